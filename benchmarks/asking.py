@@ -29,11 +29,11 @@ from sklearn.tree import ExtraTreeRegressor
 
 from _harness import arguments, write_results
 from preflearn import AutoRanker, RankRLS
-from preflearn.automatic.curves import KernelAndCurves
-from preflearn.automatic.trees import TreeSum
-from preflearn.estimators.rankrfm import of_expansion
+from preflearn.auto.curves import KernelAndCurves
+from preflearn.auto.trees import TreeSum
 from preflearn.io import save_model, to_onnx
 from preflearn.kernels.functions import Kernel
+from preflearn.learners.rankrfm import of_expansion
 from preflearn.web.requests import parse_object
 from preflearn.web.serving import feature_names, matrix_scorer
 from sizes import make

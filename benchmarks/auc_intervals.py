@@ -21,8 +21,6 @@ from scipy.stats import norm
 
 from _harness import arguments, coverage_of, write_results
 from preflearn import RankRLS
-from preflearn._engine.core import dual_problem
-from preflearn._engine.core.pair_holdout import dual_pair_system
 from preflearn.comparisons import compare_scores, one_group
 from preflearn.model_selection import estimate_concordance
 from preflearn.model_selection._tally import tally_pairs, tally_scores
@@ -33,6 +31,8 @@ from preflearn.model_selection.intervals import (
     placement_variance,
     wilson_interval,
 )
+from preflearn.squared.holdout.pair import dual_pair_system
+from preflearn.squared.problem import dual_problem
 
 ALPHA = 1.0
 TEST_ROWS = 2000

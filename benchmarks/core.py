@@ -17,8 +17,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from _harness import best_of, peak_memory, report, run_questions
 from preflearn import RankRLS
-from preflearn._engine.core import dual_problem, solve_conjugate_gradients
 from preflearn.comparisons import compare_scores, encode_queries, one_group
+from preflearn.squared.conjugate_gradients import solve_conjugate_gradients
+from preflearn.squared.problem import dual_problem
 
 
 def random_data(m: int, n: int, n_queries: int, seed: int = 0):

@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster
 from _harness import arguments, report, write_results
 from out_of_core import _TEST, N_FEATURES, peak_mb, rows_of
 from preflearn import AutoRanker, RankRLS, RankSVM
-from preflearn.automatic import ranker
+from preflearn.auto import ranker
 from preflearn.distributed import fit
 
 _QUERY = 20

@@ -35,9 +35,9 @@ import sklearn
 import torch
 
 from preflearn import RankRFM, RankRLS
-from preflearn._engine.numerics.namespace import as_host
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
+from preflearn.numerics.namespace import as_host
 
 PARTS = ("same", "rate", "pairs", "metric", "larger")
 

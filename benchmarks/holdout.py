@@ -14,7 +14,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from _harness import best_of, peak_memory, report, run_questions
 from preflearn import RankRLS, RankRLSCV
-from preflearn._engine.core.pair_holdout import dual_pair_system
 from preflearn.model_selection import (
     HeldOut,
     cross_val_predict,
@@ -23,6 +22,7 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection._folds import read_folds
+from preflearn.squared.holdout.pair import dual_pair_system
 
 
 def random_data(m: int, n: int, n_queries: int):

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from _harness import arguments, best_of, peak_memory, report, write_results
-from preflearn._engine.solvers import order_design
-from preflearn.estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
 from preflearn.kernels.functions import Kernel
+from preflearn.learners.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+from preflearn.losses import order_design
 from preflearn.preferences import pairs_from_targets
 
 

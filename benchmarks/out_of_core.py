@@ -24,11 +24,11 @@ import numpy as np
 
 from _harness import write_blocks, write_results
 from preflearn import AutoRanker
-from preflearn._engine.streaming.sources import as_source
-from preflearn.automatic.features import Features
-from preflearn.automatic.resuming import Run
-from preflearn.automatic.streams import Preparation, StreamedRows, UnitScale
+from preflearn.auto.features import Features
+from preflearn.auto.resuming import Run
+from preflearn.auto.streams import Preparation, StreamedRows, UnitScale
 from preflearn.io import iter_ranking
+from preflearn.learners.streaming.sources import as_source
 from preflearn.metrics import concordance, ndcg
 from sizes import interactions
 

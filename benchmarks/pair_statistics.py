@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from _harness import arguments, best_of, report, write_results
-from preflearn._engine.losses.pairs import ScoredPairs
 from preflearn.comparisons import encode_queries
+from preflearn.losses.pairs import ScoredPairs
 
 
 def evaluate(name: str, y: np.ndarray, qid: np.ndarray | None, repeats: int, limit: float | None) -> dict:

@@ -25,9 +25,9 @@ import scipy.sparse as sp
 
 from _harness import best_of, kept_results, peak_memory, report, write_results
 from preflearn import RankSVM
-from preflearn._engine.losses.pairs import ScoredPairs
 from preflearn.comparisons.grouping import one_group
 from preflearn.kernels import NystromMap
+from preflearn.losses.pairs import ScoredPairs
 
 ACCURACY = 1e-3
 
@@ -168,7 +168,7 @@ def survival(repeats: int, quick: bool) -> dict | None:
 
     import warnings
 
-    from preflearn._engine.losses.pairs import squared_hinge
+    from preflearn.losses.pairs import squared_hinge
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from _harness import arguments, best_of, peak_memory, report, write_results
-from preflearn._engine.numerics.linalg import eigh_in_place
+from preflearn.numerics.linalg import eigh_in_place
 from preflearn.relations import KroneckerRLS, RelationPath
 from preflearn.relations.incomplete import KnownPairs
 from preflearn.relations.pairwise import PairwiseKernel

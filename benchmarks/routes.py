@@ -25,18 +25,18 @@ import scipy.sparse as sp
 
 from _harness import RESULTS, best_of, report, write_results
 from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
-from preflearn._engine.loops.sparse import times_columns
-from preflearn._engine.loops.threads import n_threads
-from preflearn._engine.numerics.linalg import (
+from preflearn.kernels._loops.sparse import times_columns
+from preflearn.kernels.sparse import sparse_products
+from preflearn.model_selection import HeldOut, leave_preference_out
+from preflearn.model_selection._problem import LearningProblem
+from preflearn.numerics.linalg import (
     cholesky_in_place,
     eigh_in_place,
     inverse_in_place,
     tridiagonalise_in_place,
 )
-from preflearn._engine.solvers.routes import Rates, Workload, choose_route
-from preflearn.kernels.sparse import sparse_products
-from preflearn.model_selection import HeldOut, leave_preference_out
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.numerics.threads import n_threads
+from preflearn.squared.routes import Rates, Workload, choose_route
 
 PARTS = ("rates", "queries", "preferences", "few", "large", "walk")
 # Columns that the features of parses are hashed to.

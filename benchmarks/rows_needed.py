@@ -19,14 +19,14 @@ import sizes
 from _harness import write_results
 from peers import Part
 from preflearn import AutoRanker
-from preflearn._engine.core.expansion import kernel_moments, solve_expansion
-from preflearn.automatic import kernels
-from preflearn.automatic.features import Features
-from preflearn.automatic.streams import UnitScale
-from preflearn.automatic.tasks import Task
+from preflearn.auto import kernels
+from preflearn.auto.features import Features
+from preflearn.auto.streams import UnitScale
+from preflearn.auto.tasks import Task
 from preflearn.comparisons import encode_queries
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection._choice import read_scoring
+from preflearn.squared.expansion import kernel_moments, solve_expansion
 
 _VIEW = ("quantiles", "relative")
 _SAMPLE, _CHUNK, _BASIS = 60_000, 50_000, 2000

@@ -21,8 +21,8 @@ from sklearn.datasets import load_svmlight_file
 
 from _harness import arguments, best_of, peak_memory, report, write_blocks, write_results
 from preflearn import RankRLS, RankRLSCV
-from preflearn._engine.streaming.checkpoint import extend_digest
 from preflearn.io import iter_ranking, write_ranking
+from preflearn.learners.streaming.checkpoint import extend_digest
 
 N_FEATURES = 46
 _GROUP = 100_000

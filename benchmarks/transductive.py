@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from _harness import arguments, best_of, report, write_results
-from preflearn._engine.numerics.linalg import eigh_in_place
-from preflearn.estimators.rankrls import RankRLS
-from preflearn.estimators.transductive import TransductiveRankRLS
+from preflearn.learners.rankrls import RankRLS
+from preflearn.learners.transductive import TransductiveRankRLS
+from preflearn.numerics.linalg import eigh_in_place
 
 
 def problem(m: int, n_queries: int, unscored: float = 0.5, n: int = 20):

@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def forget_stale_loops() -> None:
     """Delete compiled loops that are older than the modules they call: Numba looks at the file of a loop only."""
-    loops = ROOT / "src" / "preflearn" / "_engine" / "loops"
+    source = ROOT / "src" / "preflearn"
     called = max(
-        (loops / name).stat().st_mtime for name in ("vectors.py", "running_sums.py", "text_numbers.py")
+        (source / name).stat().st_mtime for name in ("numerics/vectors.py", "tables/_loops/text_numbers.py")
     )
-    for cached in loops.glob("__pycache__/*.nb[ci]"):
+    for cached in source.rglob("__pycache__/*.nb[ci]"):
         with suppress(FileNotFoundError):  # another worker was faster
             if cached.stat().st_mtime < called:
                 cached.unlink()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from preflearn.automatic import resuming
+from preflearn.auto import resuming
 
 
 def interrupting_at(moment: int) -> Callable[[Callable], Callable]:

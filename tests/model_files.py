@@ -21,9 +21,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.tree import ExtraTreeRegressor
 
 import preflearn as pl
-from preflearn._engine.core.curves import Curves
-from preflearn.automatic.curves import KernelAndCurves
-from preflearn.automatic.trees import TreeSum
+from preflearn.auto.curves import KernelAndCurves
+from preflearn.auto.trees import TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.feature_selection import GreedySelector
 from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures
@@ -34,6 +33,7 @@ from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKerne
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
 from preflearn.relations.tables import TableRelation, prepared
+from preflearn.squared.curves import Curves
 from preflearn_papers.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence, Token
 from preflearn_papers.ppi.extractor import InteractionExtractor
 

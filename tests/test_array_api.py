@@ -21,18 +21,18 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from preflearn import RLS, RLSCV, AutoRanker, RankRFM, RankRLS, RankRLSCV
-from preflearn._engine.arrays import pairs as device_pairs
-from preflearn._engine.arrays.expansion import DeviceExpansions
-from preflearn._engine.core import pair_holdout
-from preflearn._engine.core.curves import Curves
-from preflearn._engine.core.expansion import kernel_moments, solve_expansion
-from preflearn._engine.numerics import namespace
-from preflearn._engine.numerics.namespace import Home, as_host
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.pairs import leave_pair_out_tally
+from preflearn.numerics import namespace
+from preflearn.numerics.namespace import Home, as_host
+from preflearn.squared.curves import Curves
+from preflearn.squared.devices import pairs as device_pairs
+from preflearn.squared.devices.expansion import DeviceExpansions
+from preflearn.squared.expansion import kernel_moments, solve_expansion
+from preflearn.squared.holdout import pair as pair_holdout
 from strategies import examples, ranking_problems
 
 RNG = np.random.default_rng(0)

@@ -24,43 +24,34 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
-from preflearn._engine.core import expansion
-from preflearn._engine.core.curves import Curves
-from preflearn._engine.core.expansion import kernel_moments, solve_expansion
-from preflearn._engine.loops import boosting as loops_boosting
-from preflearn._engine.loops.boosting import TreeOptions, grow_trees, grow_trees_together, in_blocks
-from preflearn._engine.loops.quantiles import normal_quantiles, shares_below
-from preflearn._engine.loops.trees import LeafMasks, Nodes, add_up_trees
-from preflearn._engine.streaming.sources import as_source
-from preflearn.automatic import (
-    boosting,
-    candidates,
-    combination,
-    correction,
-    extension,
-    kernels,
-    ranker,
-    timing,
-)
-from preflearn.automatic import everything as everything_module
-from preflearn.automatic.combination import FoldScores, centred, choose_combination, combine, nested
-from preflearn.automatic.curves import KernelAndCurves, as_estimator, described
-from preflearn.automatic.everything import Binned, Chunk, Everything
-from preflearn.automatic.features import PARTS, Features
-from preflearn.automatic.presets import Preset
-from preflearn.automatic.streams import StreamedRows, UnitScale
-from preflearn.automatic.tasks import Extension
-from preflearn.automatic.timing import Pace
-from preflearn.automatic.trees import Bins, TreeSum
+from preflearn.auto import boosting, candidates, combination, correction, extension, kernels, ranker, timing
+from preflearn.auto import everything as everything_module
+from preflearn.auto._loops import boosting as loops_boosting
+from preflearn.auto._loops.boosting import TreeOptions, grow_trees, grow_trees_together, in_blocks
+from preflearn.auto._loops.quantiles import normal_quantiles, shares_below
+from preflearn.auto._loops.trees import LeafMasks, Nodes, add_up_trees
+from preflearn.auto.combination import FoldScores, centred, choose_combination, combine, nested
+from preflearn.auto.curves import KernelAndCurves, as_estimator, described
+from preflearn.auto.everything import Binned, Chunk, Everything
+from preflearn.auto.features import PARTS, Features
+from preflearn.auto.presets import Preset
+from preflearn.auto.streams import StreamedRows, UnitScale
+from preflearn.auto.tasks import Extension
+from preflearn.auto.timing import Pace
+from preflearn.auto.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.comparisons.queries import QueryComparisons
 from preflearn.io import load_model, save_model, to_onnx
-from preflearn.io.models import write_model
 from preflearn.kernels.functions import Kernel
+from preflearn.learners.streaming.sources import as_source
 from preflearn.metrics import concordance, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
 from preflearn.model_selection._row_order import order_by_content
+from preflearn.squared import expansion
+from preflearn.squared.curves import Curves
+from preflearn.squared.expansion import kernel_moments, solve_expansion
+from preflearn.tables.models.files import write_model
 from strategies import examples
 
 KERNEL = "learned kernel, quantiles and query"

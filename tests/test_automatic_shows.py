@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from preflearn import AutoRanker
-from preflearn._engine.solvers import progress
+from preflearn import AutoRanker, progress
 from preflearn.comparisons import encode_queries
 from preflearn.datasets import load_demo
 from preflearn.inspection import explain
@@ -33,7 +32,7 @@ def test_fast_tries_little(fast):
 
 
 def test_best_averages_runs(monkeypatch):
-    from preflearn.automatic import presets
+    from preflearn.auto import presets
 
     small = presets.Preset(frozenset({"linear", "boosted trees"}), 0, 3)
     monkeypatch.setitem(presets.PRESETS, "best", small)

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from interrupts import interrupt_after_three_candidates, interrupting_at
 from preflearn import AutoRanker
-from preflearn._engine.core.query_keys import folds_of
-from preflearn._engine.streaming import checkpoint as checkpoints
-from preflearn._engine.streaming.checkpoint import CheckpointError
-from preflearn.automatic import boosting, candidates, ranker, resuming
-from preflearn.automatic.presets import Preset
-from preflearn.automatic.streams import QuerySample
+from preflearn.auto import boosting, candidates, ranker, resuming
+from preflearn.auto.presets import Preset
+from preflearn.auto.streams import QuerySample
+from preflearn.learners.streaming import checkpoint as checkpoints
+from preflearn.learners.streaming.checkpoint import CheckpointError
+from preflearn.squared.query_keys import folds_of
 
 
 def make_data(m=600, n=5, size=10, seed=0):

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import preflearn as pl
 from preflearn import RLS, AutoRanker, RankRFM, RankRLS, RankRLSCV, RankSVM, RankSVMCV
-from preflearn._engine.numerics import memory
+from preflearn.numerics import memory
 from preflearn.preprocessing import TableEncoder
 
 X = np.random.default_rng(0).normal(size=(6, 2))

@@ -11,9 +11,9 @@ import pytest
 
 from preflearn.cli.app import run
 from preflearn.io import load_model
-from preflearn.io.relations import read_relation
 from preflearn.metrics import concordance
 from preflearn.relations import KroneckerRLS, cross_val_predict
+from preflearn.tables.relations import read_relation
 
 
 def write(path: Path, header: list[str], rows) -> Path:

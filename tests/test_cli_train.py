@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from demo_rows import shop
 from preflearn import RankRLS, RankRLSCV
-from preflearn._training import preparation
+from preflearn.auto.training import preparation
 from preflearn.cli.app import run
 from preflearn.datasets import load_demo
 from preflearn.io import (
@@ -550,7 +550,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(case, call, tmp_path):
 
 
 def test_outputs_are_checked_before_any_work(folder, call, tmp_path, monkeypatch):
-    monkeypatch.setattr("preflearn._training.train.train", lambda *a, **k: pytest.fail("work was done"))
+    monkeypatch.setattr("preflearn.auto.training.train.train", lambda *a, **k: pytest.fail("work was done"))
     data = folder / "shop.csv"
     for output, says in [
         (["-o", tmp_path / "none" / "m"], "no folder"),

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from interrupts import interrupt_after_three_candidates
-from preflearn._engine.streaming import checkpoint as checkpoints
-from preflearn.automatic import boosting, candidates, everything, kernels, ranker
+from preflearn.auto import boosting, candidates, everything, kernels, ranker
 from preflearn.cli import large
 from preflearn.io import load_model, model_info, read_table, write_ranking
-from preflearn.io.sizes import TableSize, size_of
+from preflearn.learners.streaming import checkpoint as checkpoints
+from preflearn.tables.sizes import TableSize, size_of
 
 N_ROWS, SAMPLE = 1000, 400
 

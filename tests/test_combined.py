@@ -18,8 +18,8 @@ from preflearn.comparisons import (
     encode_queries,
 )
 from preflearn.comparisons.combined import SumComparisons
-from preflearn.estimators.rankrls import RankRLS
-from preflearn.estimators.rls import RLS
+from preflearn.learners.rankrls import RankRLS
+from preflearn.learners.rls import RLS
 from preflearn.testing import check_comparisons, check_drop
 from strategies import examples
 

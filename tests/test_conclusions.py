@@ -8,9 +8,9 @@ from scipy.optimize import lsq_linear
 
 from demo_rows import shop
 from preflearn import RankRLS
-from preflearn._training.options import KernelName, TrainingOptions
-from preflearn._training.ranking import RankingProblem
-from preflearn._training.train import train
+from preflearn.auto.training.options import KernelName, TrainingOptions
+from preflearn.auto.training.ranking import RankingProblem
+from preflearn.auto.training.train import train
 from preflearn.io import RankingData, TableData
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import LearningCurve, cross_val_predict, learning_curve

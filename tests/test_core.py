@@ -9,26 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from preflearn._engine.core import (
-    GlobalMoments,
-    QueryMoments,
-    dual_problem,
-    feature_gram,
-    feature_gram_diagonal,
-    primal_problem,
-    solve_conjugate_gradients,
-    solve_on_basis,
-)
-from preflearn._engine.numerics import memory
-from preflearn._engine.numerics.linalg import (
+from preflearn.comparisons import compare_scores, encode_queries, one_group
+from preflearn.kernels import Kernel
+from preflearn.numerics import memory
+from preflearn.numerics.linalg import (
     factor_kernel,
     first_equal_items,
     first_equal_rows,
     independent_items,
     mirror_lower,
 )
-from preflearn.comparisons import compare_scores, encode_queries, one_group
-from preflearn.kernels import Kernel
+from preflearn.squared.basis_system import solve_on_basis
+from preflearn.squared.conjugate_gradients import solve_conjugate_gradients
+from preflearn.squared.moments import GlobalMoments, QueryMoments
+from preflearn.squared.problem import dual_problem, feature_gram, feature_gram_diagonal, primal_problem
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflearn import RLS, RLSCV, AutoRanker, RankRLS, RankRLSCV, RankSVM
-from preflearn._engine.solvers.newton import PairObjective
+from preflearn.losses.newton import PairObjective
 from strategies import ranking_problems
 
 dask = pytest.importorskip("dask")
@@ -405,7 +405,7 @@ def ranked_rows(m=600, seed=0):
 
 @pytest.fixture
 def quick_automatic(monkeypatch):
-    from preflearn.automatic import boosting, ranker
+    from preflearn.auto import boosting, ranker
 
     monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
     monkeypatch.setattr(ranker, "_REFITTED_CELLS", 0)
@@ -415,7 +415,7 @@ def quick_automatic(monkeypatch):
 @pytest.mark.parametrize("most", [None, 300])
 def test_the_automatic_ranker_of_partitions_is_that_of_a_stream(quick_automatic, most, monkeypatch):
     """Chosen on the same sample, trained on the same rows: all, or the queries that are drawn."""
-    from preflearn.automatic import everything
+    from preflearn.auto import everything
 
     if most is not None:
         monkeypatch.setattr(everything, "MOST_ROWS", most)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn.io import read_ranking, read_table
-from preflearn.io.streams import Recoded, detect_encoding
 from preflearn.preprocessing import TableWarning
+from preflearn.tables.streams import Recoded, detect_encoding
 from strategies import examples
 
 TEXT = "größe{0}farbe{0}preis{0}target\n1{0}grün{0}3,5{0}1\n2{0}weiß{0}7,25{0}0\n"
@@ -60,7 +60,7 @@ def test_an_encoding_can_be_given(tmp_path, recwarn):
 
 
 def test_utf8_with_a_stray_byte_far_below_names_the_line(tmp_path, monkeypatch):
-    monkeypatch.setattr("preflearn.io.blocks.BLOCK_BYTES", 200)
+    monkeypatch.setattr("preflearn.tables.blocks.BLOCK_BYTES", 200)
     path = tmp_path / "data.csv"
     path.write_bytes(b"name,target\n" + b"good,1\n" * 100 + b"b\xf6se,0\n")
     with pytest.raises(ValueError, match=r"line 102.*not UTF-8.*encoding='cp1252'"):

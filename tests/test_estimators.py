@@ -16,8 +16,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import RLS, RankRLS
-from preflearn._engine.solvers import routes
 from preflearn.kernels import NystromMap
+from preflearn.squared import routes
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(
@@ -260,7 +260,7 @@ def test_kernel_predictions_in_blocks_equal_one_block(monkeypatch):
     X, y, _ = make_data()
     model = RLS(kernel="rbf").fit(X, y)
     whole = model.predict(X)
-    monkeypatch.setattr("preflearn.estimators.base._PREDICTION_BLOCK_BYTES", 8 * 40 * 7)
+    monkeypatch.setattr("preflearn.learners.base._PREDICTION_BLOCK_BYTES", 8 * 40 * 7)
     np.testing.assert_allclose(model.predict(X), whole)
 
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn import AutoRanker, RankRFM, RankRLS
-from preflearn._engine.core.curves import Curves
-from preflearn._engine.loops.expansions import PackedExpansion, add_up_bumps, packed
-from preflearn.automatic.prediction import TOLERANCE, combined_scores, scores_by_query
+from preflearn.auto.prediction import TOLERANCE, combined_scores, scores_by_query
 from preflearn.comparisons import encode_queries
-from preflearn.estimators.rankrfm import of_expansion
 from preflearn.io import load_model, save_model, to_onnx
+from preflearn.kernels._loops.expansions import PackedExpansion, add_up_bumps, packed
 from preflearn.kernels.expansions import RbfExpansion
 from preflearn.kernels.functions import Kernel
+from preflearn.learners.rankrfm import of_expansion
+from preflearn.squared.curves import Curves
 from strategies import examples
 
 

@@ -27,22 +27,22 @@ from sklearn.preprocessing import (
 from tests.model_files import fitted_models
 
 import preflearn as pl
-from preflearn._engine.loops.quantiles import shares_below
-from preflearn._engine.numerics.graph import ExportError
-from preflearn.automatic import onnx_nodes
-from preflearn.automatic.candidates import candidates
-from preflearn.automatic.tasks import Task
-from preflearn.automatic.trees import Bins
+from preflearn.auto import onnx_nodes
+from preflearn.auto._loops.quantiles import shares_below
+from preflearn.auto.candidates import candidates
+from preflearn.auto.tasks import Task
+from preflearn.auto.trees import Bins
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.feature_selection import GreedySelector
 from preflearn.io import save_model, to_elasticsearch, to_onnx, to_solr
-from preflearn.io.linear_weights import folded_weights
-from preflearn.io.onnx_checks import onnx_inputs
 from preflearn.kernels import NystromMap
 from preflearn.metrics.by_query import predict_scores
 from preflearn.model_selection._choice import read_scoring
+from preflearn.numerics.onnx_graph import ExportError
 from preflearn.preprocessing import QueryRelative, TableEncoder
+from preflearn.tables.models.linear_weights import folded_weights
+from preflearn.tables.models.onnx_checks import onnx_inputs
 from strategies import examples
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")

@@ -15,8 +15,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import oracles
 from preflearn import RLS, RankRLS
-from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, all_paths, gram
+from preflearn.graphs import AllPathsFeatures, LabeledGraph, WeisfeilerLehmanFeatures, gram
 from preflearn.kernels import NystromMap
+from preflearn.kernels.graphs import all_paths
 from preflearn.metrics import concordance
 
 LETTERS = "abcdef"

@@ -20,11 +20,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
-from preflearn._engine.core import dual_holdout
-from preflearn._engine.core.dual_holdout import DualHoldOut
-from preflearn._engine.core.feature_holdout import FeatureHoldOut
-from preflearn._engine.core.holdout import RemovedBasis, span_of_rows
-from preflearn._engine.core.representations import kernel, linear
 from preflearn.model_selection import (
     HeldOut,
     QueryKFold,
@@ -33,6 +28,11 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection import _problem as choosing
+from preflearn.squared.holdout import dual as dual_holdout
+from preflearn.squared.holdout.base import RemovedBasis, span_of_rows
+from preflearn.squared.holdout.dual import DualHoldOut
+from preflearn.squared.holdout.feature import FeatureHoldOut
+from preflearn.squared.representations import kernel, linear
 from strategies import examples, ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])

@@ -21,11 +21,11 @@ from preflearn import AutoRanker, RankRLS
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import explain, feature_influence
-from preflearn.inspection.influence import _shuffles
 from preflearn.io import load_model
 from preflearn.metrics import concordance
 from preflearn.metrics.by_query import predict_scores
 from preflearn.preprocessing import QueryRelative, TableEncoder
+from preflearn.report.inspection.influence import _shuffles
 
 
 class Linear:

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from preflearn import RankRLS, RankSVM
 from preflearn.datasets import load_demo
 from preflearn.io import judge_run, load_model, read_qrels, read_run, save_model, write_qrels, write_run
-from preflearn.io.models import RankingPipeline
 from preflearn.metrics import ndcg
+from preflearn.tables.models.files import RankingPipeline
 
 X, y, qid, NAMES = load_demo()
 FEW = np.isin(qid, np.unique(qid)[:8])

@@ -28,7 +28,7 @@ from tests.model_files import (
     use,
 )
 
-from preflearn.io.models import read_model
+from preflearn.tables.models.files import read_model
 
 SHARE = 1.0 if os.environ.get("PREFLEARN_LONG_TESTS") == "1" else 0.02
 # Of scikit-learn alone: its own transformers are checked for what could do harm.

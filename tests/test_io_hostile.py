@@ -69,8 +69,8 @@ NAMES = (
     "sklearn.metrics._scorer._Scorer", "sklearn.pipeline.Pipeline", "sklearn.pipeline.make_pipeline",
     "sklearn.tree._tree.Tree", "sklearn.svm._classes.SVC", "sklearn.datasets._base.load_iris",
     "preflearn.metrics.pairwise.concordance", "preflearn.metrics.registry.get_scorer",
-    "preflearn.estimators.rankrls.RankRLS", "preflearn.comparisons.grouping.encode_queries",
-    "preflearn._engine.core.moments.QueryMoments", "preflearn.io.models.load_model",
+    "preflearn.learners.rankrls.RankRLS", "preflearn.comparisons.grouping.encode_queries",
+    "preflearn.squared.moments.QueryMoments", "preflearn.tables.models.files.load_model",
     "numpy.tanh", "numpy.load", "numpy.mean",
     "numpy.ndarray", "numpy.float64", "numpy.random.seed", "numpy.lib._npyio_impl.load", "builtins.dict",
     "builtins.list", "builtins.slice", "builtins.type", "collections.defaultdict", "scipy.sparse._csr.csr_array",
@@ -228,7 +228,7 @@ def contents(rng):
 # Under these kinds of node, these names are plain values.
 HARMLESS = {
     ("DictNode", "builtins.dict"), ("ListNode", "builtins.list"), ("NdArrayNode", "numpy.float64"),
-    ("NdArrayNode", "numpy.ndarray"), ("ObjectNode", "preflearn.estimators.rankrls.RankRLS"),
+    ("NdArrayNode", "numpy.ndarray"), ("ObjectNode", "preflearn.learners.rankrls.RankRLS"),
     ("ObjectNode", "sklearn.metrics._scorer._Scorer"), ("ObjectNode", "sklearn.pipeline.Pipeline"),
     ("SliceNode", "builtins.slice"), ("SparseMatrixNode", "scipy.sparse._csr.csr_array"), ("TypeNode", "numpy.float64"),
 }  # fmt: skip
@@ -412,7 +412,7 @@ def test_deep_nesting_and_values_inside_themselves_are_refused(linear, tmp_path,
     loop["content"].append({**loop, "content": []})
     path.write_bytes(pack(with_attribute(schema, "extra_", loop), members))
     refused(path, "contains itself")
-    monkeypatch.setattr("preflearn.io.model_nodes.MAX_NODES", 100)
+    monkeypatch.setattr("preflearn.tables.models.nodes.MAX_NODES", 100)
     values = sequence(*[scalar(1)] * 200, kind="list")
     path.write_bytes(pack(with_attribute(schema, "extra_", values), members))
     refused(path, "more than 100 values")
@@ -458,7 +458,7 @@ def save(folder, schema, members):
 def refused_within(path, n_bytes):
     """The file is refused by a process that may take only so much memory more than it has."""
     code = (
-        "import resource, preflearn.io, preflearn.io.model_nodes as _, sys\n"
+        "import resource, preflearn.io, preflearn.tables.models.nodes as _, sys\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         f"resource.setrlimit(resource.RLIMIT_AS, (size + {n_bytes},) * 2)\n"
         "try: preflearn.io.load_model(sys.argv[1])\n"
@@ -822,7 +822,7 @@ def test_a_file_of_the_other_byte_order_is_read(automatic, tmp_path):
 
 def our_estimators():
     """Every estimator of ours that a file may name."""
-    from preflearn.io.model_types import OUR_PACKAGES, object_class
+    from preflearn.tables.models.types import OUR_PACKAGES, object_class
 
     packages = [f"preflearn.{package}" for package in OUR_PACKAGES]
     for package in [*packages, "preflearn_papers.parses", "preflearn_papers.ppi"]:

@@ -14,15 +14,8 @@ from scipy import sparse as sp
 from sklearn.linear_model import Ridge
 
 import oracles
-from preflearn.io import (
-    blocks,
-    iter_ranking,
-    model_info,
-    read_ranking,
-    save_model,
-    scan_ranking,
-    write_ranking,
-)
+from preflearn.io import iter_ranking, model_info, read_ranking, save_model, scan_ranking, write_ranking
+from preflearn.tables import blocks
 from strategies import examples
 
 

@@ -25,9 +25,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from preflearn import RLS, BradleyTerry, RankRLS, RankRLSCV
 from preflearn.io import load_model, model_info, save_model
-from preflearn.io.atomic import atomic_write
-from preflearn.io.models import VERSION
 from preflearn.model_selection import QueryKFold
+from preflearn.tables.atomic import atomic_write
+from preflearn.tables.models.files import VERSION
 from strategies import examples
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -137,7 +137,7 @@ def test_a_file_that_names_a_class_elsewhere_is_refused(problem, tmp_path):
     path = tmp_path / "model"
 
     def rename(schema):
-        return schema.replace("preflearn.estimators.search", "preflearn.model_selection.search")
+        return schema.replace("preflearn.learners.search", "preflearn.model_selection.search")
 
     path.write_bytes(with_header(with_schema(skops.io.dumps(model), rename)))
     with pytest.raises(ValueError, match="preflearn.model_selection.search.RankRLSCV"):
@@ -273,14 +273,14 @@ def test_a_pickle_in_disguise_does_not_run(saved, tmp_path, monkeypatch):
         ("builtins", "eval"),
         ("subprocess", "Popen"),
         ("preflearn.cli.app", "Anything"),
-        ("preflearn.io.atomic", "os"),
-        ("preflearn.io.atomic", "atomic_write"),
-        ("preflearn.estimators.rankrls", "np"),
-        ("preflearn.estimators.rankrls", "nothing"),
-        ("preflearn.estimators.nowhere", "RankRLS"),
-        ("preflearn.estimators", "RankRLS"),
+        ("preflearn.tables.atomic", "os"),
+        ("preflearn.tables.atomic", "atomic_write"),
+        ("preflearn.learners.rankrls", "np"),
+        ("preflearn.learners.rankrls", "nothing"),
+        ("preflearn.learners.nowhere", "RankRLS"),
+        ("preflearn.learners", "RankRLS"),
         ("preflearn.comparisons.grouping", "encode_queries"),
-        ("preflearn.estimators.rankrls.RankRLS", "fit"),
+        ("preflearn.learners.rankrls.RankRLS", "fit"),
     ],
 )
 def test_types_that_are_not_on_the_list_are_refused(saved, tmp_path, module, name):
@@ -384,9 +384,9 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
 
 
 def test_classes_are_found_by_the_names_that_older_files_have():
-    from preflearn._engine.core.moments import QueryMoments
-    from preflearn.io.model_types import object_class
     from preflearn.model_selection import QueryKFold
+    from preflearn.squared.moments import QueryMoments
+    from preflearn.tables.models.types import object_class
 
     assert object_class("preflearn.core.moments", "QueryMoments") is QueryMoments
     assert object_class("preflearn.selection.splitters", "QueryKFold") is QueryKFold

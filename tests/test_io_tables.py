@@ -18,7 +18,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from preflearn.io import (
-    blocks,
     iter_ranking,
     read_preferences,
     read_ranking,
@@ -27,7 +26,8 @@ from preflearn.io import (
     scan_ranking,
     write_scores,
 )
-from preflearn.io.streams import detect_encoding
+from preflearn.tables import blocks
+from preflearn.tables.streams import detect_encoding
 from strategies import examples
 
 TABLE = {

@@ -13,9 +13,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rationals
-from preflearn._engine.numerics.linalg import factor_kernel
 from preflearn.kernels import EmpiricalKernelMap, Kernel, NystromMap, choose_basis
 from preflearn.kernels.blocks import KernelBlocks
+from preflearn.numerics.linalg import factor_kernel
 from rationals import rational
 from strategies import ranking_problems
 

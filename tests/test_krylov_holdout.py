@@ -11,12 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from preflearn import RLS, RankRLS, RankRLSCV
-from preflearn._engine.core.dual_holdout import DualHoldOut
-from preflearn._engine.core.krylov_holdout import KrylovHoldOut
-from preflearn._engine.loops.sparse import products_of_rows, times_columns
-from preflearn._engine.solvers import routes
+from preflearn.kernels._loops.sparse import products_of_rows, times_columns
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
 from preflearn.model_selection._problem import LearningProblem
+from preflearn.squared import routes
+from preflearn.squared.holdout.dual import DualHoldOut
+from preflearn.squared.holdout.krylov import KrylovHoldOut
 from strategies import examples, ranking_problems
 
 ALPHAS = [1e-2, 1.0, 30.0]

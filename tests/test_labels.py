@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from preflearn import BradleyTerry, BradleyTerryCV
-from preflearn._engine.solvers import labels, laplace
 from preflearn.comparisons.answers import Answers
-from preflearn.estimators import bradley_terry, bradley_terry_cv, posterior
+from preflearn.learners import bradley_terry, bradley_terry_cv, posterior
+from preflearn.losses import labels, laplace
 
 
 def matches(m=40, n_pairs=150, seed=0):
@@ -148,7 +148,7 @@ def test_random_questions_among_many_labels(sparse):
 def test_a_covariance_that_does_not_fit_is_refused(sparse, monkeypatch):
     items, pairs = matches()
     model = BradleyTerry(kernel="items").fit_pairs(items, pairs)
-    monkeypatch.setattr("preflearn._engine.numerics.memory.fits_in_memory", lambda n_bytes: n_bytes < 1000)
+    monkeypatch.setattr("preflearn.numerics.memory.fits_in_memory", lambda n_bytes: n_bytes < 1000)
     with pytest.raises(MemoryError, match="variances_only=True"):
         model.posterior(items)
 
@@ -166,7 +166,7 @@ def test_many_answers_raise_no_false_alarm():
 
 @pytest.mark.parametrize("n_answers", [0, 5, 300_000])  # none, one thread, several
 def test_compiled_sums_over_answers(n_answers):
-    from preflearn._engine.loops.answers import curvature_product, variances_by_draws
+    from preflearn.losses._loops import curvature_product, variances_by_draws
 
     rng = np.random.default_rng(0)
     m = 7

@@ -7,8 +7,8 @@ import pytest
 
 from preflearn import RankRLS, RankRLSCV
 from preflearn.io import load_model, save_model
+from preflearn.learners.multiple_kernels.weights import aligned_weights
 from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
-from preflearn.multiple_kernels.weights import aligned_weights
 from preflearn.relations import KroneckerRLS
 
 ALPHAS = [0.1, 1.0, 10.0]

@@ -12,9 +12,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.estimator_checks import check_estimator
 from tests.oracles import order_objective, order_program_whole
 
-from preflearn._engine.solvers import order_program
-from preflearn._engine.solvers.order_design import features_are_smaller
-from preflearn.estimators.order_preference import OrderPreferenceRegressor
+from preflearn.learners.order_preference import OrderPreferenceRegressor
+from preflearn.losses import order_program
+from preflearn.losses.order_design import features_are_smaller
 from preflearn.preferences import Preferences
 
 ENGINES = [order_program._PlainEngine, pytest.param(order_program._WarmEngine, id="highspy")]

@@ -12,7 +12,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import KFold
 from sklearn.utils.estimator_checks import check_estimator
 
-from preflearn.estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+from preflearn.learners.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
 from preflearn.preferences import pairs_from_targets
 
 ALPHAS, GAMMAS = [1e-3, 1e-1, 1e-2], [0.1, 1.0]

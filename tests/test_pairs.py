@@ -11,10 +11,10 @@ from sklearn.linear_model import Ridge
 
 import oracles
 from preflearn import RLS, RankRLS
-from preflearn._engine.core.representations import Asked, FullKernel
 from preflearn.comparisons import PreferenceComparisons
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
 from preflearn.model_selection._problem import LearningProblem
+from preflearn.squared.representations import Asked, FullKernel
 from strategies import examples, ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 1.0, 2.0**15])
@@ -103,7 +103,7 @@ def test_blocks_of_pairs_equal_one_block(monkeypatch):
     for model in (RankRLS(), RankRLS(kernel="rbf", n_basis=10, random_state=0)):
         whole = leave_pair_out(model, X, y)[1]
         share = leave_pair_out_tally(model, X, y).share
-        monkeypatch.setattr("preflearn._engine.core.pair_holdout._BLOCK_ENTRIES", 64)
+        monkeypatch.setattr("preflearn.squared.holdout.pair._BLOCK_ENTRIES", 64)
         np.testing.assert_allclose(leave_pair_out(model, X, y)[1], whole, rtol=1e-9)
         assert leave_pair_out_tally(model, X, y).share == pytest.approx(share)
         monkeypatch.undo()
@@ -126,7 +126,7 @@ def test_pairs_of_several_alphas_are_ordered_in_double_precision(learner, gap, i
     y = np.round(y) if tied else y
     alphas = [0.01, 1.0, 30.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("preflearn._engine.loops.pair_order._MOST_IN_DOUBT", in_doubt)
+        patch.setattr("preflearn.squared._loops._MOST_IN_DOUBT", in_doubt)
         found = HeldOut(learner(kernel="rbf"), X, y).tally(alphas)
     for alpha, tally in zip(alphas, found, strict=True):
         expected = leave_pair_out_tally(learner(alpha, kernel="rbf"), X, y)  # from a matrix of its own
@@ -198,7 +198,7 @@ def test_preferences_that_alone_say_something_are_not_refitted(monkeypatch):
         oracles.refit_without_preferences(RankRLS(alpha), X, pairs, magnitude, weight, each)
         for alpha in alphas
     ]
-    monkeypatch.setattr("preflearn._engine.core.feature_holdout.solve_primal", None)
+    monkeypatch.setattr("preflearn.squared.holdout.feature.solve_primal", None)
     problem = LearningProblem.read(RankRLS(), X, np.zeros(12), None)
     task = PreferenceComparisons(12, pairs, magnitude, weight)
     by_rows = FullKernel(problem.inputs, [task], None)

@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import untied_pairs, violation_statistics
-from preflearn._engine.losses import pairs as losses
-from preflearn._engine.losses.pairs import (
-    ListedPairs,
-    RoundedHinge,
-    ScoredPairs,
-    SquaredHinge,
-    hinge,
-    squared_hinge,
-)
 from preflearn.comparisons.grouping import encode_queries, one_group
+from preflearn.losses import pairs as losses
+from preflearn.losses.pairs import ListedPairs, RoundedHinge, ScoredPairs, SquaredHinge, hinge, squared_hinge
 
 
 def check_statistics(pairs, listed, p, v, margin=1.0):
@@ -242,7 +235,7 @@ def test_unknown_weighting_is_refused():
 
 @given(st.integers(1, 1024), st.sampled_from([np.int32, np.float64]), st.integers(0, 2**32 - 1))
 def test_lanes_are_sums_over_the_children_before_and_after(n_children, dtype, seed):
-    from preflearn._engine.loops import running_sums as lanes
+    from preflearn.losses import _loops as lanes
 
     rng = np.random.default_rng(seed)
     totals = rng.integers(-50, 50, n_children).astype(dtype)

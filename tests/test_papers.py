@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator
 from tests.model_files import pack, unpack
 
 from preflearn.cli import app
-from preflearn.io import load_model, model_types, save_model
+from preflearn.io import load_model, save_model
+from preflearn.tables.models import types as model_types
 from preflearn_papers.parses import LinkFeatures
 
 # Run first, this makes a process one in which preflearn-papers is not installed.

@@ -14,10 +14,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import RankRFM, RankRLS
-from preflearn._engine.core.learned_metric import average_gradient_metric
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
+from preflearn.squared.learned_metric import average_gradient_metric
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 
@@ -290,7 +290,7 @@ def test_the_learned_kernel_is_a_kernel_like_any_other():
 
 
 def test_more_rows_than_the_search_looks_at(monkeypatch):
-    monkeypatch.setattr("preflearn.estimators.rankrfm._SEARCH_ROWS", 40)
+    monkeypatch.setattr("preflearn.learners.rankrfm._SEARCH_ROWS", 40)
     X, y, qid = make_data(100, queries=10)
     model = RankRFM([0.1, 1.0], max_rounds=1, n_basis=15, random_state=0, keep_predictions=True).fit(
         X, y, qid=qid

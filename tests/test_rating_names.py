@@ -12,9 +12,9 @@ import pytest
 from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
-from preflearn.preprocessing.frames import read_table
 from preflearn.ratings import BattleCounts
 from preflearn.ratings.reading import factorised
+from preflearn.tables.encoding.frames import read_table
 
 pa = pytest.importorskip("pyarrow")
 

@@ -174,7 +174,7 @@ def test_answers_with_covariates_are_products_with_the_dense_design():
 def test_covariates_of_very_many_battles(monkeypatch):
     battles = simulate(6, 40, 1, covariate=0.7)[0]
     expected = rate(battles, covariates=["length"], alpha=0.2).strengths.theta
-    monkeypatch.setattr("preflearn._engine.losses.logistic._MANY", 10)
+    monkeypatch.setattr("preflearn.losses.logistic._MANY", 10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = rate(battles, covariates=["length"], alpha=0.2).strengths.theta
@@ -1379,9 +1379,9 @@ def test_large_files_are_counted_while_they_are_read(tmp_path, capsys, monkeypat
     plain = json.loads(capsys.readouterr().out)
     monkeypatch.setattr("preflearn.cli.rate._LARGE", 10)
     read_rows = []
-    original = preflearn.io.table.iter_columns
+    original = preflearn.tables.table.iter_columns
     monkeypatch.setattr(
-        "preflearn.io.table.iter_columns",
+        "preflearn.tables.table.iter_columns",
         lambda *given: (read_rows.append(len(part["winner"])) or part for part in original(*given, rows=50)),
     )
     assert run(["rate", *names, "--json"]) == 0
@@ -1398,7 +1398,7 @@ def test_large_files_are_counted_while_they_are_read(tmp_path, capsys, monkeypat
     frame[100:].to_csv(paths[1], index=False)
     # Judges need the rows, which are read if they fit, and refused otherwise.
     assert run(["rate", *names, "--judge", "judge", "-q"]) == 0
-    monkeypatch.setattr("preflearn._engine.numerics.memory.available_bytes", lambda: 10)
+    monkeypatch.setattr("preflearn.numerics.memory.available_bytes", lambda: 10)
     monkeypatch.setattr("preflearn.cli.rate._IN_MEMORY", 10**6)
     assert run(["rate", *names, "--judge", "judge"]) == 2
     assert "do not fit into memory, and --judge needs every battle" in capsys.readouterr().err

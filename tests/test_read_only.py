@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import preflearn
-from preflearn.io.atomic import require_writable
+from preflearn.tables.atomic import require_writable
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
@@ -67,7 +67,7 @@ def run_read_only(tmp_path_factory):
 def test_loops_are_compiled_without_a_cache_where_none_can_be_written(run_read_only):
     measure = (
         "from preflearn.metrics import concordance\n"
-        "import preflearn._engine.loops.segments\n"
+        "import preflearn.comparisons._loops\n"
         "print(concordance([1, 2, 3], [1, 3, 2], [0, 0, 0]))"
     )
     done = run_read_only("-c", measure)

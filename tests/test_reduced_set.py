@@ -13,21 +13,20 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import oracles
 from preflearn import RLS, RankRLS
-from preflearn._engine.core import feature_gram, reduced_set, solve_on_basis
-from preflearn._engine.core.basis_system import BasisEquation
-from preflearn._engine.core.problem import gram_times, solve_primal, target_moment
-from preflearn._engine.core.reduced_set import sample_rows
-from preflearn._engine.core.representations import reduced
-from preflearn._engine.core.row_blocks import HalfBlocks
-from preflearn._engine.numerics.linalg import cholesky_in_place, factor_kernel
-from preflearn._engine.solvers import routes
-from preflearn._engine.solvers.routes import Workload
-from preflearn._engine.solvers.squared_loss import plan
 from preflearn.comparisons import compare_scores, encode_queries
 from preflearn.kernels import NystromMap
 from preflearn.kernels.blocks import KernelBlocks
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict
+from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
+from preflearn.squared import reduced_set, routes
+from preflearn.squared.basis_system import BasisEquation, solve_on_basis
+from preflearn.squared.choice import plan
+from preflearn.squared.problem import feature_gram, gram_times, solve_primal, target_moment
+from preflearn.squared.reduced_set import sample_rows
+from preflearn.squared.representations import reduced
+from preflearn.squared.routes import Workload
+from preflearn.squared.row_blocks import HalfBlocks
 from strategies import ranking_problems
 
 COMPARISONS = [

@@ -21,7 +21,11 @@ from contracts.representation import (
     check_rows_held_out,
     check_solution,
 )
-from preflearn._engine.core.representations import (
+from preflearn.kernels import NystromMap
+from preflearn.kernels.functions import Kernel
+from preflearn.progress import Stages
+from preflearn.squared.choice import plan
+from preflearn.squared.representations import (
     FullKernel,
     Inputs,
     Iterated,
@@ -31,11 +35,7 @@ from preflearn._engine.core.representations import (
     ReducedSet,
     Representation,
 )
-from preflearn._engine.solvers.progress import Stages
-from preflearn._engine.solvers.routes import Workload
-from preflearn._engine.solvers.squared_loss import plan
-from preflearn.kernels import NystromMap
-from preflearn.kernels.functions import Kernel
+from preflearn.squared.routes import Workload
 
 RNG = np.random.default_rng(0)
 TALL, WIDE = RNG.normal(size=(M, 5)), RNG.normal(size=(M, 40)) / 3
@@ -154,8 +154,8 @@ def test_preferences_held_out(name):
 def on_device(name: str):
     """The representation of arrays of another library, with its columns or with the kernel of its rows."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    from preflearn._engine.arrays.kernels import DeviceBasis
-    from preflearn._engine.arrays.representation import DeviceRows
+    from preflearn.squared.devices.kernels import DeviceBasis
+    from preflearn.squared.devices.representation import DeviceRows
 
     with (
         patch.dict(os.environ, {"SCIPY_ARRAY_API": "1"}),

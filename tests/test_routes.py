@@ -9,13 +9,13 @@ import pytest
 import scipy.sparse as sp
 
 from preflearn import RankRLS, RankRLSCV
-from preflearn._engine.numerics import memory
-from preflearn._engine.solvers import explain, routes
-from preflearn._engine.solvers.routes import PURPOSES, Workload, choose_route
-from preflearn._engine.solvers.squared_loss import plan
 from preflearn.kernels import sparse
 from preflearn.model_selection import HeldOut, cross_val_predict
 from preflearn.model_selection._problem import LearningProblem
+from preflearn.numerics import memory
+from preflearn.squared import routes
+from preflearn.squared.choice import plan
+from preflearn.squared.routes import PURPOSES, Workload, choose_route, explain
 
 RNG = np.random.default_rng(7)
 GENEROUS = 64e9

@@ -28,8 +28,6 @@ from preflearn import (
     TransductiveRankRLS,
     metrics,
 )
-from preflearn._engine.core.dual_holdout import DualHoldOut
-from preflearn._engine.core.feature_holdout import FeatureHoldOut
 from preflearn.metrics import concordance
 from preflearn.model_selection import (
     HeldOut,
@@ -40,6 +38,8 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection._choice import choose, read_grid
+from preflearn.squared.holdout.dual import DualHoldOut
+from preflearn.squared.holdout.feature import FeatureHoldOut
 from strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")

@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from preflearn import BradleyTerry
 from preflearn.io import load_model, save_model
 from preflearn.model_selection import evaluate_preferences
-from preflearn.preprocessing import SentenceEmbedder, sentences
+from preflearn.preprocessing import SentenceEmbedder
+from preflearn.tables.encoding import sentences
 
 TEXTS = ["a good answer", "a bad answer", "a good one", "nothing", "a good answer", "a bad one"]
 

@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 from preflearn import RankRLS
-from preflearn._training.ranking import set_sizes
+from preflearn.auto.training.ranking import set_sizes
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, model_info, save_model

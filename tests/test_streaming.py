@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 import oracles
 from interrupts import interrupting_at
 from preflearn import RLS, RankRLS, RankRLSCV
-from preflearn._engine.core import GlobalMoments, QueryMoments
-from preflearn._engine.core.query_keys import KeySet, folds_of, label_keys
-from preflearn._engine.core.statistics import Statistics
-from preflearn._engine.streaming import checkpoint as checkpoints
-from preflearn._engine.streaming.basis import Reservoir
-from preflearn._engine.streaming.checkpoint import CheckpointError
 from preflearn.comparisons import compare_scores, encode_queries
 from preflearn.io import RankingData, iter_ranking, load_model, save_model, write_ranking
+from preflearn.learners.streaming import checkpoint as checkpoints
+from preflearn.learners.streaming.basis import Reservoir
+from preflearn.learners.streaming.checkpoint import CheckpointError
+from preflearn.squared.moments import GlobalMoments, QueryMoments
+from preflearn.squared.query_keys import KeySet, folds_of, label_keys
+from preflearn.squared.statistics import Statistics
 from strategies import ranking_problems
 
 OPTIONS = [
@@ -247,8 +247,8 @@ def test_reduced_set_from_a_source_read_twice_or_once():
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_features_of_a_reduced_set_are_made_in_pieces(monkeypatch, options):
-    monkeypatch.setattr("preflearn._engine.core.statistics._LEAST_ROWS", 16)
-    monkeypatch.setattr("preflearn._engine.core.statistics._FEATURE_BYTES", 1)
+    monkeypatch.setattr("preflearn.squared.statistics._LEAST_ROWS", 16)
+    monkeypatch.setattr("preflearn.squared.statistics._FEATURE_BYTES", 1)
     X, y, qid = make_data(levels=4)
     qid[40:90] = qid[40]  # longer than a piece
     order = np.random.default_rng(0).permutation(len(y))
@@ -424,7 +424,7 @@ def test_only_a_few_chunks_are_in_memory():
 
 
 def test_progress_is_told(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr("preflearn._engine.streaming.stream._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("preflearn.learners.streaming.stream._SECONDS_BETWEEN_LINES", 0.0)
     X, y, qid = make_data()
     RankRLS(verbose=1).fit_stream(in_chunks(X, y, qid))
     text = capfd.readouterr().err

@@ -24,9 +24,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from preflearn import RLS, RankRLS
 from preflearn.io import load_model, save_model
 from preflearn.preprocessing import TableEncoder, TableWarning, suggest_query_column
-from preflearn.preprocessing.columns import _median
-from preflearn.preprocessing.values import day_comes_first, number_style, parse_numbers, parse_times
-from preflearn.preprocessing.words import hashed_words, leading_directions, rarity, weighted
+from preflearn.tables.encoding.columns import _median
+from preflearn.tables.encoding.values import day_comes_first, number_style, parse_numbers, parse_times
+from preflearn.tables.encoding.words import hashed_words, leading_directions, rarity, weighted
 
 pa = pytest.importorskip("pyarrow")
 
@@ -412,7 +412,7 @@ def test_hashes_of_different_words_fall_evenly():
 def test_blocks_of_texts_change_nothing(monkeypatch):
     texts = sentences(np.random.default_rng(0)) + ["a\nb\nc " * 30, "", "Ünïcödé “quoted” 東京"]
     whole = hashed_words(texts, 97).toarray()
-    monkeypatch.setattr("preflearn.preprocessing.words._BLOCK", 64)
+    monkeypatch.setattr("preflearn.tables.encoding.words._BLOCK", 64)
     np.testing.assert_array_equal(hashed_words(texts, 97).toarray(), whole)
     np.testing.assert_array_equal(
         hashed_words(["one", "", "two 😀"], 97).toarray()[0], hashed_words(["one"], 97).toarray()[0]
@@ -462,9 +462,9 @@ def test_a_whole_table_in_arrow_form_and_as_objects_agree(monkeypatch, threads):
     for name in ("colour", "day", "text"):
         table[name] = [None if rng.random() < 0.05 else value for value in table[name]]
     expected = TableEncoder().fit_transform({name: list(column) for name, column in table.items()})
-    monkeypatch.setattr("preflearn._engine.loops.threads.n_threads", lambda: threads)
-    monkeypatch.setattr("preflearn.preprocessing.columns._MANY", 100)
-    monkeypatch.setattr("preflearn.preprocessing.table._CACHE_BYTES", 5000)
+    monkeypatch.setattr("preflearn.numerics.threads.n_threads", lambda: threads)
+    monkeypatch.setattr("preflearn.tables.encoding.columns._MANY", 100)
+    monkeypatch.setattr("preflearn.tables.encoding.table._CACHE_BYTES", 5000)
     for frame in (pd.DataFrame(table), pl.DataFrame(table), pa.table(table), table):
         encoder = TableEncoder()
         np.testing.assert_array_equal(encoder.fit_transform(frame), expected)
@@ -477,8 +477,8 @@ def test_the_median_of_many_values_is_that_of_numpy(values, ordered):
     expected = float(np.median(values)) if values.size else 0.0
     for many, sample in ((1, 1), (1, 20), (10, 3)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("preflearn.preprocessing.columns._MANY", many)
-            patch.setattr("preflearn.preprocessing.columns._SAMPLE", sample)
+            patch.setattr("preflearn.tables.encoding.columns._MANY", many)
+            patch.setattr("preflearn.tables.encoding.columns._SAMPLE", sample)
             assert _median(values) == expected
 
 

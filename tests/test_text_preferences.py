@@ -71,8 +71,8 @@ def test_columns_are_recognised_and_prompts_held_out(data, call, tmp_path):
 
 
 def test_held_out_by_prompt_is_refitting_without_the_prompt(data):
-    from preflearn._training.preference import PreferenceProblem
-    from preflearn._training.preparation import TrainingOptions, prepare
+    from preflearn.auto.training.preference import PreferenceProblem
+    from preflearn.auto.training.preparation import TrainingOptions, prepare
 
     found = read_text_preferences(data, prompt="prompt")
     problem = PreferenceProblem(

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 import preflearn
 from preflearn import RankSVM
-from preflearn._engine.loops.threads import blas_at_rest, in_turns, limit_blas
+from preflearn.numerics.threads import blas_at_rest, in_turns, limit_blas
 
 
 def blas_threads() -> set[int]:
@@ -116,7 +116,7 @@ def test_threads_are_decided_in_one_place():
         for path in SOURCE.rglob("*.py")
         if re.search(r"^\s*(from|import) threadpoolctl", code_of(path), re.M)
     ]
-    assert [path.relative_to(SOURCE).as_posix() for path in guilty] == ["_engine/loops/threads.py"]
+    assert [path.relative_to(SOURCE).as_posix() for path in guilty] == ["numerics/threads.py"]
 
 
 def test_routines_that_crash_on_large_matrices_are_called_by_tiles_only():
@@ -125,4 +125,4 @@ def test_routines_that_crash_on_large_matrices_are_called_by_tiles_only():
     guilty = {
         path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if direct.search(code_of(path))
     }
-    assert guilty <= {"_engine/numerics/linalg.py", "_engine/numerics/tiles.py"}, guilty
+    assert guilty <= {"numerics/linalg.py", "numerics/tiles.py"}, guilty

@@ -9,9 +9,9 @@ import pytest
 from scipy.linalg.lapack import dpttrf
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from preflearn._engine.loops.tridiagonal import blocks_of_inverses
-from preflearn._engine.numerics import linalg, spectrum, tiles
-from preflearn._engine.numerics.memory import fits_in_memory
+from preflearn.numerics import linalg, spectrum, tiles
+from preflearn.numerics.memory import fits_in_memory
+from preflearn.squared._loops import blocks_of_inverses
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse as sp
 
-from preflearn._training.options import KernelName, Learner, TrainingOptions
-from preflearn._training.preference import PreferenceProblem
-from preflearn._training.preparation import prepare
-from preflearn._training.ranking import HeldOutScores, RankingProblem
-from preflearn._training.train import train
+from preflearn.auto.training.options import KernelName, Learner, TrainingOptions
+from preflearn.auto.training.preference import PreferenceProblem
+from preflearn.auto.training.preparation import prepare
+from preflearn.auto.training.ranking import HeldOutScores, RankingProblem
+from preflearn.auto.training.train import train
 from preflearn.cli.settings import as_option, option_name
 from preflearn.comparisons import encode_queries
 from preflearn.errors import InputError, Remedy

@@ -10,11 +10,11 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
-from preflearn._training.automatic import Candidates
-from preflearn._training.options import Learner, TrainingOptions
-from preflearn._training.ranking import RankingProblem
-from preflearn._training.train import describe, train
-from preflearn.automatic import Entry, boosting, candidates, kernels, ranker
+from preflearn.auto import Entry, boosting, candidates, kernels, ranker
+from preflearn.auto.training.automatic import Candidates
+from preflearn.auto.training.options import Learner, TrainingOptions
+from preflearn.auto.training.ranking import RankingProblem
+from preflearn.auto.training.train import describe, train
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence

@@ -17,13 +17,13 @@ from tests.oracles import (
     transduce,
 )
 
-from preflearn._engine.core.transduction import DualTransduction, PrimalTransduction
 from preflearn.comparisons import QueryComparisons, encode_queries
 from preflearn.errors import InputError
-from preflearn.estimators.rankrls import RankRLS
-from preflearn.estimators.transductive import TransductiveRankRLS
+from preflearn.learners.rankrls import RankRLS
+from preflearn.learners.transductive import TransductiveRankRLS
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
+from preflearn.squared.transduction import DualTransduction, PrimalTransduction
 from strategies import examples
 
 

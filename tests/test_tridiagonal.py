@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflearn._engine.core.tridiagonal import TridiagonalForm
+from preflearn.squared.tridiagonal import TridiagonalForm
 from strategies import examples
 
 

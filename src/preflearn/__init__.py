@@ -14,23 +14,22 @@ __version__ = "0.2.0"
 
 # Where each public name lives.
 _HOMES = {
-    "AutoRanker": ".automatic",
-    "BradleyTerry": ".estimators.bradley_terry",
-    "BradleyTerryCV": ".estimators.bradley_terry_cv",
-    "OrderPreferenceRegressor": ".estimators.order_preference",
-    "OrderPreferenceRegressorCV": ".estimators.order_preference",
-    "RLS": ".estimators.rls",
-    "RLSCV": ".estimators.search",
-    "RankRFM": ".estimators.rankrfm",
-    "RankRLS": ".estimators.rankrls",
-    "RankRLSCV": ".estimators.search",
-    "RankSVM": ".estimators.ranksvm",
-    "RankSVMCV": ".estimators.ranksvm",
-    "TransductiveRankRLS": ".estimators.transductive",
+    "AutoRanker": ".auto",
+    "BradleyTerry": ".learners.bradley_terry",
+    "BradleyTerryCV": ".learners.bradley_terry_cv",
+    "OrderPreferenceRegressor": ".learners.order_preference",
+    "OrderPreferenceRegressorCV": ".learners.order_preference",
+    "RLS": ".learners.rls",
+    "RLSCV": ".learners.search",
+    "RankRFM": ".learners.rankrfm",
+    "RankRLS": ".learners.rankrls",
+    "RankRLSCV": ".learners.search",
+    "RankSVM": ".learners.ranksvm",
+    "RankSVMCV": ".learners.ranksvm",
+    "TransductiveRankRLS": ".learners.transductive",
     "rate": ".ratings.rating",
 }
 _MODULES = (
-    "automatic",
     "comparisons",
     "datasets",
     "distributed",
@@ -70,16 +69,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .automatic import AutoRanker
-    from .estimators.bradley_terry import BradleyTerry
-    from .estimators.bradley_terry_cv import BradleyTerryCV
-    from .estimators.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
-    from .estimators.rankrfm import RankRFM
-    from .estimators.rankrls import RankRLS
-    from .estimators.ranksvm import RankSVM, RankSVMCV
-    from .estimators.rls import RLS
-    from .estimators.search import RLSCV, RankRLSCV
-    from .estimators.transductive import TransductiveRankRLS
+    from .auto import AutoRanker
+    from .learners.bradley_terry import BradleyTerry
+    from .learners.bradley_terry_cv import BradleyTerryCV
+    from .learners.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
+    from .learners.rankrfm import RankRFM
+    from .learners.rankrls import RankRLS
+    from .learners.ranksvm import RankSVM, RankSVMCV
+    from .learners.rls import RLS
+    from .learners.search import RLSCV, RankRLSCV
+    from .learners.transductive import TransductiveRankRLS
     from .ratings.rating import rate
 
 

@@ -1,7 +1,7 @@
-"""What has moved to another distribution: modules that keep their old names for one release, and commands.
+"""Old names of modules that have moved, kept for one release, and what has moved to another distribution.
 
 `MOVED` is the one table of old and new names. Importing an old name gives the module of the new one, with a
-DeprecationWarning; without the distribution the error says what to install.
+DeprecationWarning; without the other distribution the error says what to install.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 DISTRIBUTION, PACKAGE = "preflearn-papers", "preflearn_papers"
-MOVED = {"preflearn.parses": "preflearn_papers.parses", "preflearn.ppi": "preflearn_papers.ppi"}
+MOVED = {
+    "preflearn.automatic": "preflearn.auto",
+    "preflearn.estimators": "preflearn.learners",
+    "preflearn.parses": "preflearn_papers.parses",
+    "preflearn.ppi": "preflearn_papers.ppi",
+}
 MOVED_COMMANDS = ("reproduce", "ppi", "parses")
 
 
@@ -44,8 +49,9 @@ def moved_module(name: str, stacklevel: int) -> ModuleType:
             raise
         raise ModuleNotFoundError(missing(name), name=name) from None
     if name == old:
+        home = f", of {DISTRIBUTION}" if module.__name__.startswith(PACKAGE) else ""
         warnings.warn(
-            f"{name} is now {module.__name__}, of {DISTRIBUTION}; the old name is kept for one release.",
+            f"{name} is now {module.__name__}{home}; the old name is kept for one release.",
             DeprecationWarning,
             stacklevel=stacklevel + 1,
         )

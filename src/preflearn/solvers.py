@@ -1,5 +1,5 @@
 """How a learner's problem would be solved: the route that is taken for data of any shape, and what it costs."""
 
-from ._engine.solvers import explain
+from .squared.routes import explain
 
 __all__ = ["explain"]

@@ -116,7 +116,7 @@ def check_ranker(ranker: Any, *, atol: float = 1e-6) -> None:
     before = X.copy()
     scores = clone(ranker).fit(X, y, qid=qid).predict(X)
     np.testing.assert_array_equal(X, before, "fit or predict changed X")
-    tolerance = {"rtol": 0.0, "atol": atol * max(float(np.std(scores)), np.finfo(float).tiny)}
+    tolerance: dict[str, Any] = {"rtol": 0.0, "atol": atol * max(float(np.std(scores)), np.finfo(float).tiny)}
 
     def differences(values: np.ndarray) -> np.ndarray:
         """Inside queries: a constant per query is not defined."""
@@ -145,7 +145,8 @@ def check_comparisons(comparisons: Comparisons, L: np.ndarray, b: np.ndarray, *,
         The size of rounding errors.
     """
     m = L.shape[0]
-    tolerance = {"rtol": 1e-9, "atol": 1e-9 * max(scale, abs(L).max(initial=0), abs(b).max(initial=0))}
+    largest = max(scale, abs(L).max(initial=0), abs(b).max(initial=0))
+    tolerance: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9 * largest}
     rng = np.random.default_rng(0)
     np.testing.assert_allclose(comparisons.to_dense(), L, **tolerance)
     np.testing.assert_allclose(comparisons.target[:, 0], b, **tolerance)
@@ -157,7 +158,7 @@ def check_comparisons(comparisons: Comparisons, L: np.ndarray, b: np.ndarray, *,
         summed = sum(left.T @ right for left, right in comparisons.blocks(V, 5))
         np.testing.assert_allclose(summed, V.T @ L @ V, **tolerance)
         np.testing.assert_array_equal(V, before)
-    v = rng.normal(size=m)
+    v = rng.normal(size=(m,))
     np.testing.assert_allclose(comparisons.laplacian(v), L @ v, **tolerance)
     from_indicators = sum((E * c) @ E.T for E, c in ((E.toarray(), c) for E, c in comparisons.indicators()))
     np.testing.assert_allclose(from_indicators, L, **tolerance)
@@ -178,7 +179,7 @@ def _check_refused(call: Callable[[], Any], kind: type[Exception], words: str = 
         raise AssertionError(f"expected a {kind.__name__}: nothing was raised")
 
 
-def _check_capabilities(comparisons: Comparisons, L: np.ndarray, tolerance: dict[str, float]) -> None:
+def _check_capabilities(comparisons: Comparisons, L: np.ndarray, tolerance: dict[str, Any]) -> None:
     """What comparisons declare of themselves is true of L."""
     m, queries = L.shape[0], comparisons.queries
     if comparisons.ignores_constants:
@@ -193,7 +194,7 @@ def _check_capabilities(comparisons: Comparisons, L: np.ndarray, tolerance: dict
     if comparisons.whole_queries_only:
         assert queries is not None
         for query in np.flatnonzero(queries.counts > 1):
-            part = queries.rows(query)[:1]
+            part = queries.rows(int(query))[:1]
             _check_refused(lambda part=part: comparisons.drop(part), ValueError, "whole queries")  # type: ignore[misc]
 
 

@@ -14,10 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 
 import oracles
-from preflearn._engine.core.pair_holdout import has_pair_form
-from preflearn._engine.core.problem import SquaredLossFit
-from preflearn._engine.core.representations import Asked, Inputs, Representation
-from preflearn._engine.numerics.namespace import as_host
 from preflearn.comparisons import (
     Comparisons,
     PointwiseComparisons,
@@ -28,6 +24,10 @@ from preflearn.comparisons import (
     one_group,
 )
 from preflearn.kernels.functions import Kernel
+from preflearn.numerics.namespace import as_host
+from preflearn.squared.holdout.pair import has_pair_form
+from preflearn.squared.problem import SquaredLossFit
+from preflearn.squared.representations import Asked, Inputs, Representation
 
 M = 24
 RANDOM = np.random.default_rng(5)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from preflearn.estimators.bradley_terry import BradleyTerry
-from preflearn.estimators.bradley_terry_cv import BradleyTerryCV
+from preflearn.learners.bradley_terry import BradleyTerry
+from preflearn.learners.bradley_terry_cv import BradleyTerryCV
 from preflearn.metrics import kendall_tau
 
 from .report import ExperimentReport

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflearn.io.atomic import write_whole
+from preflearn.tables.atomic import write_whole
 
 from .report import ExperimentReport
 

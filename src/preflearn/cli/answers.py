@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..io import PreferenceData
+    from ..tables.data import PreferenceData
     from ..web.answers import Answer
     from . import files
 
@@ -61,9 +61,9 @@ def read_problem_data(
     """Items and preferences for ``fit_pairs``, the column that names the items, and notes."""
     import numpy as np
 
-    from ..io import PreferenceData
-    from ..io.options import ReadOptions, choose_columns
-    from ..preprocessing import TableEncoder
+    from ..tables.data import PreferenceData
+    from ..tables.encoding.table import TableEncoder
+    from ..tables.options import ReadOptions, choose_columns
     from ..web.items import check_names, read_items
 
     decided, notes = read_answers(answers)
@@ -93,7 +93,7 @@ def read_problem_data(
 
 def export_preferences(items_path: Path, answers: Path, output: Path, name: str | None = None) -> int:
     """Write answers as chosen and rejected texts, JSON lines, as trainers of language models take them; how many."""
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
     from ..web.items import check_names, read_items
 
     decided, _ = read_answers(answers)

@@ -79,7 +79,7 @@ def ask(
         from ..web.server import bind, is_loopback, serve
     except ImportError as error:
         raise missing_extra("`preflearn ask`", str(error.name), "web") from None
-    from ..io.atomic import require_writable, require_writable_folder
+    from ..tables.atomic import require_writable, require_writable_folder
     from ..web.answers import Journal
     from ..web.app import ask_app
     from ..web.items import read_items
@@ -131,7 +131,7 @@ def ask(
 
 def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Tell) -> None:
     """Write the answers as pairs of texts."""
-    from ..io.atomic import require_writable
+    from ..tables.atomic import require_writable
     from .answers import export_preferences
     from .files import check_outputs
 
@@ -191,7 +191,7 @@ def _where_answers_are(session: Session) -> str:
     path, n_answers = session.journal.path, len(session.answers())
     if session.journal.is_there:
         return f"{n_answers:,} answers are in {path}. The same command resumes from there."
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
     from ..web.results import answers_lines
 
     rescued = path.with_name(path.name + ".rescued")

@@ -87,7 +87,7 @@ def _check_output(output: Path | None, inputs: list[Path], force: bool) -> None:
 
 
 def _write(output: Path, table: RankerTable) -> None:
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
 
     text = table.to_latex() if output.suffix == ".tex" else table.to_markdown()
     write_whole(output, text)
@@ -109,7 +109,7 @@ def _data_first(first: Path, others: list[Path]) -> tuple[Path, list[Path]]:
 
 def _has_scores_alone(path: Path) -> bool:
     """Whether a file looks like scores that preflearn, or another library, wrote, rather than rows with targets."""
-    from ..io.streams import split_name
+    from ..tables.streams import split_name
 
     if split_name(path)[0] not in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq"):
         return path.suffix not in (".letor", ".svm", ".svmlight", ".libsvm", ".dat")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from ..datasets import DemoData
+    from ..tables.datasets.shop import DemoData
 
 _ALPHAS = (0.1, 1.0, 10.0, 100.0)
 _SHOWN_FEATURES = ("title_match", "price_ratio", "rating", "delivery_days")
@@ -60,8 +60,8 @@ def _write(path: Path, seed: int, force: bool) -> None:
     import csv
     import io
 
-    from ..datasets import load_demo
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
+    from ..tables.datasets.shop import load_demo
 
     data = load_demo(random_state=seed)
     text = io.StringIO(newline="")
@@ -85,8 +85,8 @@ def _learn(seed: int) -> dict[str, Any]:
     import numpy as np
 
     from .. import RLS, RankRLS
-    from .._engine.loops.threads import blas_at_rest
-    from ..datasets import load_demo
+    from ..numerics.threads import blas_at_rest
+    from ..tables.datasets.shop import load_demo
 
     start = time.perf_counter()
     data = load_demo(random_state=seed)

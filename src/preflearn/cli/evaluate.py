@@ -99,8 +99,8 @@ def _evaluate_run(
     """A TREC run by TREC judgements."""
     if data:
         raise ValueError("--qrels holds the judgements of a TREC run: leave DATA out.")
-    from ..io import judge_run, read_qrels, read_run
     from ..model_selection import evaluate_scores
+    from ..tables.trec import judge_run, read_qrels, read_run
 
     found = read_run(run)
     judged = judge_run(found, read_qrels(qrels))

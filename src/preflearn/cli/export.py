@@ -71,7 +71,7 @@ def export(
     for path in filter(None, (output, features_file)):
         _check_output(path, model, to, force)
 
-    from ..io import load_model, model_info
+    from ..tables.models.files import load_model, model_info
 
     found = load_model(model)
     names = _feature_names(found, dict(model_info(model)["metadata"]))
@@ -97,7 +97,7 @@ def _refuse_ignored(to: Target, for_onnx: dict[str, Any], for_engines: dict[str,
 
 def _check_output(path: Path, model: Path, to: Target, force: bool) -> None:
     """Refuse before any work what could not be written, or would destroy what is not ours."""
-    from ..io.atomic import require_writable
+    from ..tables.atomic import require_writable
 
     if path.resolve() == model.resolve():
         raise ValueError(f"{path} is the model itself: give another name to write to.")
@@ -109,7 +109,7 @@ def _check_output(path: Path, model: Path, to: Target, force: bool) -> None:
 
 
 def _is_our_onnx(content: bytes) -> bool:
-    from ..io.onnx_models import PRODUCER
+    from ..tables.models.onnx import PRODUCER
 
     try:
         import onnx
@@ -149,7 +149,7 @@ def _feature_names(found: Any, metadata: dict[str, Any]) -> list[str] | None:
 
 def _refuse_texts(model: Path) -> None:
     """A graph of texts needs examples of them, which no file on the command line gives."""
-    from ..io import model_info
+    from ..tables.models.files import model_info
 
     if (model_info(model)["metadata"].get("reading") or {}).get("kind") == "texts":
         raise ValueError(
@@ -168,8 +168,8 @@ def _rows_to_check(model: Path, data: Path) -> dict[str, Any]:
 
 
 def _write_onnx(found: Any, output: Path, names: list[str] | None, options: dict[str, Any]) -> list[str]:
-    from ..io import to_onnx
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
+    from ..tables.models.onnx import to_onnx
 
     exported = to_onnx(found, feature_names=names, **options)
     write_whole(output, exported.SerializeToString())
@@ -183,8 +183,8 @@ def _write_onnx(found: Any, output: Path, names: list[str] | None, options: dict
 def _write_definitions(
     found: Any, output: Path, features_file: Path, names: list[str] | None, to: Target, name: str
 ) -> list[str]:
-    from ..io import to_elasticsearch, to_solr
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
+    from ..tables.models.search_engines import to_elasticsearch, to_solr
 
     convert = to_solr if to is Target.solr else to_elasticsearch
     definitions = convert(found, name=name, feature_names=names)

@@ -15,10 +15,10 @@ import typer
 from .settings import READING, read_settings
 
 if TYPE_CHECKING:
-    from ..io import PreferenceData, RankingData, TableData
-    from ..io.table import TableChunks
-    from ..preprocessing import TableEncoder
     from ..report import DataFile
+    from ..tables.data import PreferenceData, RankingData, TableData
+    from ..tables.encoding.table import TableEncoder
+    from ..tables.table import TableChunks
 
 DataPaths = Annotated[
     list[Path],
@@ -135,7 +135,7 @@ class Reading:
 
     def is_table(self, path: Path) -> bool:
         """Whether a file has named columns; options that it would ignore are refused."""
-        from ..io.options import ReadOptions
+        from ..tables.options import ReadOptions
 
         table = ReadOptions(format=self.format).format_of(str(path)) != "letor"
         if table and self.missing is not None:
@@ -172,7 +172,8 @@ class Training:
 
 def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     """Read files as one, to learn from."""
-    from ..io import read_ranking, read_table
+    from ..tables.ranking import read_ranking
+    from ..tables.table import read_table
 
     names = [str(path) for path in paths]
     if not reading.is_table(paths[0]):
@@ -231,7 +232,7 @@ def item_memory(path: Path, reading: Reading, pairs: PreferenceData) -> dict[str
 def _query_note(table: TableData, reading: Reading) -> list[str]:
     if table.query is not None or reading.query is None:
         return []
-    from ..preprocessing import suggest_query_column
+    from ..tables.encoding.kinds import suggest_query_column
 
     target = {} if table.y is None else {"(target)": table.y}
     found = suggest_query_column({**table.columns, **target}, target="(target)" if target else None)
@@ -250,8 +251,8 @@ def together(paths: Sequence[Path]) -> str:
 
 def column_names(path: Path, reading: Reading) -> list[str]:
     """The columns of a table."""
-    from ..io.formats import open_file
-    from ..io.options import ReadOptions, as_paths
+    from ..tables.formats import open_file
+    from ..tables.options import ReadOptions, as_paths
 
     (name,) = as_paths(str(path))
     options = ReadOptions(
@@ -280,7 +281,7 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
     >>> default_output(Path("data/results.csv.gz"), []).name
     'results.preflearn'
     """
-    from ..io.streams import split_name
+    from ..tables.streams import split_name
 
     name = data.name if split_name(data)[1] is None else data.stem
     found = Path(Path(name).stem + ".preflearn")
@@ -296,7 +297,7 @@ def default_output(data: Path, inputs: Sequence[Path], force: bool = False) -> P
 
 def _is_of(model: Path, data: Path) -> bool:
     """Whether a file is a model that `preflearn train` made of a file of this name: the same command replaces it."""
-    from ..io import model_info
+    from ..tables.models.files import model_info
 
     try:
         metadata = model_info(model)["metadata"]
@@ -309,7 +310,7 @@ def _is_of(model: Path, data: Path) -> bool:
 
 def check_columns(paths: Sequence[Path], reading: Reading) -> None:
     """Refuse names of columns that a table does not have, before anything else is looked at."""
-    from ..io.options import ReadOptions, choose_columns
+    from ..tables.options import ReadOptions, choose_columns
 
     if not paths[0].is_file() or not reading.is_table(paths[0]):
         return
@@ -319,7 +320,7 @@ def check_columns(paths: Sequence[Path], reading: Reading) -> None:
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[Path], force: bool = False) -> None:
     """Refuse before any work what could not be written in the end, or would overwrite what is not ours."""
-    from ..io.atomic import require_writable
+    from ..tables.atomic import require_writable
 
     if force and not any(outputs):
         raise ValueError(
@@ -356,14 +357,14 @@ def check_report(report: Path | None) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Whether an existing file is a model, a report, a leaderboard or scores that preflearn wrote, or empty."""
-    from ..io.streams import open_plain, split_name
+    from ..tables.streams import open_plain, split_name
 
     with open(path, "rb") as file:
         start = file.read(1 << 12)
     if not start:
         return True
     if start.startswith(b"PK"):
-        from ..io import model_info
+        from ..tables.models.files import model_info
 
         try:
             model_info(path)
@@ -398,8 +399,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _has_scores(path: Path) -> bool:
-    from ..io.formats import open_file
-    from ..io.options import ReadOptions
+    from ..tables.formats import open_file
+    from ..tables.options import ReadOptions
 
     try:
         return "score" in (open_file(str(path), ReadOptions()).names or [])

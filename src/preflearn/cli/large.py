@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._training.options import Learner, TrainingOptions
+from ..auto.training.options import Learner, TrainingOptions
 from . import files
 from .output import collected_warnings
 
 if TYPE_CHECKING:
-    from .._training.problem import Problem
-    from .._training.streamed import SampledLetor, SampledTable
-    from ..io.sizes import TableSize
+    from ..auto.training.problem import Problem
+    from ..auto.training.streamed import SampledLetor, SampledTable
     from ..report import TrainingReport
+    from ..tables.sizes import TableSize
 
 # Memory of a training in multiples of the table: as read, encoded, and the views of the features in prediction.
 _COPIES = 10
@@ -37,9 +37,9 @@ def in_parts(
     paths: Sequence[Path], reading: files.Reading, options: TrainingOptions, output: Path
 ) -> InParts | None:
     """A training in parts, where the files do not fit into memory; what cannot be learned in this way is refused."""
-    from .._engine.numerics.memory import fits_in_memory
     from ..errors import InputError, Remedy
-    from ..io.sizes import size_of
+    from ..numerics.memory import fits_in_memory
+    from ..tables.sizes import size_of
 
     if not all(path.is_file() for path in paths):
         return None  # reported when the files are read
@@ -89,9 +89,9 @@ class InParts:
 
     def train(self, *, quiet: bool, verbose: bool, details: bool) -> tuple[Read, Any, TrainingReport]:
         """Refuse what the first rows show to be wrong, announce, train, and describe."""
-        from .._engine.streaming.checkpoint import CheckpointError
-        from .._training.streamed import train_in_parts
+        from ..auto.training.streamed import train_in_parts
         from ..errors import InputError
+        from ..learners.streaming.checkpoint import CheckpointError
 
         shows = verbose or (sys.stderr.isatty() and not quiet)
 
@@ -115,9 +115,9 @@ class InParts:
         return Read(rows.problem, memory_of(encoder), encoder, []), model, report
 
     def _announcement(self) -> str:
-        from .._engine.solvers.routes import in_words
-        from .._training.streamed import expected_seconds
-        from ..automatic.everything import most_rows
+        from ..auto.everything import most_rows
+        from ..auto.training.streamed import expected_seconds
+        from ..squared.routes import in_words
 
         seconds = expected_seconds(self.size.n_rows, self.size.n_columns)
         resumed = "Resuming from" if self.checkpoint.exists() else "Progress is kept in"
@@ -140,7 +140,7 @@ class InParts:
 
         The announcement comes after what can be refused at once, and before all rows are read.
         """
-        from .._training.streamed import SampledTable
+        from ..auto.training.streamed import SampledTable
 
         names = [str(path) for path in self.paths]
         if not self.reading.is_table(self.paths[0]):
@@ -148,7 +148,7 @@ class InParts:
             return self._open_letor(names, options, tell)
 
         from ..errors import InputError, Remedy
-        from ..io.table import TableChunks
+        from ..tables.table import TableChunks
 
         arguments = self.reading.of_table()
         del arguments["weight"]
@@ -167,9 +167,9 @@ class InParts:
     def _open_letor(
         self, names: list[str], options: TrainingOptions, tell: Callable[[str], None]
     ) -> tuple[SampledLetor, Callable[[Any], dict[str, Any]]]:
-        from .._engine.streaming.sources import as_source
-        from .._training.streamed import SampledLetor
-        from ..io.ranking import scan_ranking
+        from ..auto.training.streamed import SampledLetor
+        from ..learners.streaming.sources import as_source
+        from ..tables.ranking import scan_ranking
 
         tell("counting the features")
         given = self.reading.of_letor().items()
@@ -185,7 +185,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _size(found: TableSize) -> str:
-    from .._engine.numerics.memory import available_bytes
+    from ..numerics.memory import available_bytes
 
     about = "" if found.is_exact else "about "
     needed, there = _COPIES * found.n_bytes / 1e9, (available_bytes() or 0) / 1e9

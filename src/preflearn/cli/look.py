@@ -50,8 +50,9 @@ def look(
 
 def _look_at(paths: list[Path], reading: files.Reading) -> TableLook:
     """Every column of the files, whatever its role."""
-    from ..io import read_ranking, read_table
     from ..report.look import look as look_at
+    from ..tables.ranking import read_ranking
+    from ..tables.table import read_table
 
     names, title = [str(path) for path in paths], files.together(paths)
     if not reading.is_table(paths[0]):

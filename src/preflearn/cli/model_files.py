@@ -13,8 +13,8 @@ from .files import Reading, column_names, describe_files, listed
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..io import TableData
-    from ..preprocessing import TableEncoder
+    from ..tables.data import TableData
+    from ..tables.encoding.table import TableEncoder
 
 # Columns of texts to put in order, by the names that they usually have.
 _TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
@@ -48,7 +48,8 @@ class Rows:
 
 def read_known(paths: Sequence[Path], reading: Reading) -> Rows:
     """Targets and queries, for scores that are known already."""
-    from ..io import read_ranking, read_table
+    from ..tables.ranking import read_ranking
+    from ..tables.table import read_table
 
     names = [str(path) for path in paths]
     if not reading.is_table(paths[0]):
@@ -74,7 +75,8 @@ def read_for(
     ValueError
         If columns of the training are not there; all of them are named.
     """
-    from ..io import read_ranking, read_table
+    from ..tables.ranking import read_ranking
+    from ..tables.table import read_table
 
     names = [str(path) for path in paths]
     memory, table = saved.memory, reading.is_table(paths[0])
@@ -110,7 +112,7 @@ def read_for(
 
 def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:
     """Texts to put in order: one column, and the prompts that they answer as queries where there are any."""
-    from ..io import read_table
+    from ..tables.table import read_table
 
     if reading.drop:
         raise ValueError(
@@ -216,7 +218,7 @@ class Saved:
     @property
     def encoder(self) -> TableEncoder | None:
         """What makes numbers of tables."""
-        from ..preprocessing.table import table_encoder
+        from ..tables.encoding.table import table_encoder
 
         return table_encoder(self.model)
 
@@ -240,8 +242,8 @@ class Saved:
 
 def load(path: Path) -> Saved:
     """A model of `preflearn train` or `preflearn ask`, or any pipeline that takes tables."""
-    from ..io import load_model, model_info
-    from ..preprocessing.table import table_encoder
+    from ..tables.encoding.table import table_encoder
+    from ..tables.models.files import load_model, model_info
 
     model = load_model(path)
     metadata = dict(model_info(path)["metadata"])
@@ -289,7 +291,7 @@ def scores_of_ranker(
     path: Path, data_paths: Sequence[Path], reading: Reading, n_rows: int | None = None
 ) -> tuple[np.ndarray, str | None]:
     """Scores by a model, or read from a file of scores; and a note."""
-    from ..io import read_scores
+    from ..tables.writing import read_scores
 
     if is_model(path):
         saved = load(path)

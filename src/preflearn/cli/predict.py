@@ -105,8 +105,9 @@ def predict(
 
 def _write(output: Path, scores: Any, rows: model_files.Rows, labels: dict[str, Any], tag: str) -> str:
     """Write a TREC run, or scores; what was written, in words."""
-    from ..io import write_run, write_scores
-    from ..io.streams import split_name
+    from ..tables.streams import split_name
+    from ..tables.trec import write_run
+    from ..tables.writing import write_scores
 
     if output.suffix in _RUNS:
         write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)
@@ -117,8 +118,8 @@ def _write(output: Path, scores: Any, rows: model_files.Rows, labels: dict[str, 
 
 def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> None:
     """Refuse what --set cannot be used with, before anything is read."""
-    from ..io.streams import split_name
     from ..model_selection.calibrated import read_share
+    from ..tables.streams import split_name
 
     read_share(coverage, "--set coverage")
     if preferences:
@@ -159,6 +160,6 @@ def _ranks(scores: Any, qid: Any) -> Any:
 
 
 def _print(scores: Any, labels: dict[str, Any], kind: str) -> None:
-    from ..io.writing import scores_as_text
+    from ..tables.writing import scores_as_text
 
     write_stdout(scores_as_text(scores, kind, **labels))

@@ -132,13 +132,13 @@ class Source:
         """What makes features of texts; None for the default."""
         if self.embed is None:
             return None
-        from ..preprocessing import SentenceEmbedder
+        from ..tables.encoding.sentences import SentenceEmbedder
 
         return SentenceEmbedder(self.embed)
 
     def read_texts(self, data: Sequence[Path], reading: files.Reading) -> Any:
         """`preflearn.io.TextPreferences` of these columns."""
-        from ..io import read_text_preferences
+        from ..tables.preferences import read_text_preferences
 
         assert self.chosen is not None and self.rejected is not None
         return read_text_preferences(
@@ -202,7 +202,7 @@ def texts_of_training(
     """The columns of texts that a model was trained on, where the data have them."""
     if not model_file.is_file() or not model_files.is_model(model_file) or not data[0].is_file():
         return None
-    from ..io import model_info
+    from ..tables.models.files import model_info
 
     memory = model_info(model_file)["metadata"].get("reading") or {}
     if memory.get("kind") != "texts" or not reading.is_table(data[0]):
@@ -231,7 +231,7 @@ def score_pairs(
         found = source.read_texts(data, reading)
         scores = saved.model.predict(found.texts)
         return ScoredPairs(scores, found.pairs, found.judge, found.texts, found.lengths), saved.metadata
-    from ..io import read_preferences
+    from ..tables.preferences import read_preferences
 
     item = saved.memory.get("item") if reading.item == "auto" else reading.item
     options: dict[str, Any] = {"item": item or "auto", "judge": source.judge, "format": reading.format}
@@ -256,7 +256,7 @@ def read_problem(
     source: Source, data: Sequence[Path], reading: files.Reading, options: Any
 ) -> tuple[Any, dict[str, Any], Any, list[str]]:
     """What is to be learned, what the model must remember, the encoder, and notes."""
-    from .._training.preference import PreferenceProblem
+    from ..auto.training.preference import PreferenceProblem
 
     source.check(data, reading)
     if source.of_texts:
@@ -266,7 +266,7 @@ def read_problem(
         problem = PreferenceProblem(pairs, options, data[0].name, lengths=found.lengths, prompt=found.prompt)
         memory = {"kind": "texts", "chosen": source.chosen, "rejected": source.rejected}
         return problem, memory, pairs.encoder, notes
-    from ..io import read_preferences
+    from ..tables.preferences import read_preferences
 
     assert source.preferences is not None
     if is_answers(source.preferences):
@@ -306,7 +306,7 @@ def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | Non
     import io
     import json
 
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
 
     as_json = as_json or (output is not None and output.suffix in (".jsonl", ".ndjson"))
     rows = [

@@ -166,7 +166,7 @@ def _expansion(path: Path) -> int:
 
 def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]) -> bool:
     """Whether more is asked for than counts of pairs can tell; refused where the rows do not fit into memory."""
-    from .._engine.numerics.memory import fits_in_memory
+    from ..numerics.memory import fits_in_memory
     from ..ratings.counts import OF_ROWS
 
     asked = {**{name: options.get(name) for name in OF_ROWS}, "category": category}
@@ -185,9 +185,9 @@ def _needs_rows(options: dict[str, Any], category: str | None, paths: list[Path]
 
 def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
     """Counts of distinct pairs and outcomes, read part by part; the options are then about these."""
-    from ..io.table import iter_columns
     from ..ratings import BattleCounts
     from ..ratings.reading import RowError, columns_of_sides
+    from ..tables.table import iter_columns
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
     texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
@@ -222,8 +222,8 @@ def _category_rows(boards: Any) -> list[dict[str, Any]] | None:
 
 def _read(paths: list[Path], options: dict[str, Any], category: str | None = None) -> dict[str, Any]:
     """The columns of the files; names are read as texts even if they look like numbers."""
-    from ..io import read_table
     from ..ratings.reading import NAME_COLUMNS
+    from ..tables.table import read_table
 
     asked = _read_answers(paths) if options["winner"] is None and options["a"] is None else None
     if asked is not None:
@@ -279,8 +279,8 @@ def _write(
     found: Ratings, boards: Any, source: Path, report: Path | None, output: Path | None, command: str
 ) -> None:
     """All texts are made before anything is written, so that a failure leaves nothing behind."""
-    from ..io.atomic import write_whole
     from ..ratings.summary import board_text, page_text
+    from ..tables.atomic import write_whole
 
     texts: list[tuple[Path, str]] = []
     if report is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .._training.options import KernelName
+from ..auto.training.options import KernelName
 from . import files
 from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
 from .settings import LEARNING, JsonOption, QuietOption, SetOption, VerboseOption, read_settings
@@ -114,9 +114,9 @@ def _write(
     command: str,
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
-    from ..io import save_model
-    from ..io.atomic import write_whole
     from ..report.relation import to_dict
+    from ..tables.atomic import write_whole
+    from ..tables.models.files import save_model
 
     page = None if report is None else work.page(settings, command).encode()
     save_model(model, output, metadata={**metadata, "settings": [to_dict(row) for row in settings]})
@@ -155,7 +155,7 @@ class _Relation:
     ):
         import numpy as np
 
-        from ..io.relations import read_relation
+        from ..tables.relations import read_relation
 
         self.sources, self.alphas, self.setting, self.duplicates = sources, alphas, setting, duplicates
         self.tables = tables = read_relation(*sources, drop=drop)
@@ -251,7 +251,7 @@ class _Relation:
 
 def is_relation(path: Path) -> bool:
     """Whether a model file holds a relation."""
-    from ..io import model_info
+    from ..tables.models.files import model_info
 
     return model_info(path)["metadata"].get("command") == COMMAND
 
@@ -270,8 +270,8 @@ def predict_relation(model_file: Path, data: list[Path], output: Path | None, qu
 
 def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
     """Predictions for every pair of two tables of objects, and the tables."""
-    from ..io import load_model, model_info
-    from ..io.relations import read_objects
+    from ..tables.models.files import load_model, model_info
+    from ..tables.relations import read_objects
 
     model, metadata = load_model(model_file), model_info(model_file)["metadata"]
     tables = [read_objects(path) for path in data]
@@ -290,8 +290,8 @@ def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
 
 def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None:
     """The model of a relation on labels that are known: rows, columns and pairs, as in the training."""
-    from ..io.relations import read_relation
     from ..model_selection import evaluate_scores
+    from ..tables.relations import read_relation
 
     if len(data) != 3:
         raise ValueError(
@@ -311,7 +311,7 @@ def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None
 
 
 def _write_scores(F: Any, tables: list[Any], output: Path | None, quiet: bool) -> None:
-    from ..io.atomic import atomic_write
+    from ..tables.atomic import atomic_write
 
     def write(file: Any) -> None:
         writer = csv.writer(file, lineterminator="\n")

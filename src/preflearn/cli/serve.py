@@ -74,9 +74,9 @@ def _scorer(path: Path, unreadable_as_missing: bool = False) -> Scorer:
     """How the model of a file takes items, with the sets that it knows of."""
     from dataclasses import replace
 
-    from ..io import load_model, model_info
     from ..model_selection import ConformalRanker
     from ..model_selection.stored_sets import StoredSets
+    from ..tables.models.files import load_model, model_info
 
     found = load_model(path)
     metadata = model_info(path)["metadata"]
@@ -90,7 +90,7 @@ def _scorer(path: Path, unreadable_as_missing: bool = False) -> Scorer:
 
 def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: bool) -> Scorer:
     """As a table, or as a matrix with the names that are known."""
-    from ..preprocessing.table import table_encoder
+    from ..tables.encoding.table import table_encoder
     from ..web.serving import feature_names, matrix_scorer, table_scorer
 
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._training.options import KernelName, Learner, TrainingOptions
+from ..auto.training.options import KernelName, Learner, TrainingOptions
 from . import files, large
 from . import preferences as of_pairs
 from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
@@ -19,9 +19,9 @@ from .settings import LEARNING, JsonOption, QuietOption, ReadOption, SetOption, 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..preprocessing import TableSummary
     from ..report import TrainingReport
     from ..report.leaderboard import LeaderboardRow, LeaderboardTable
+    from ..tables.encoding.summary import TableSummary
 
 OutputOption = Annotated[
     Path | None,
@@ -104,7 +104,7 @@ def train(
             tell("reading " + ", ".join(path.name for path in inputs))
             source = _read(data, pairs_from, reading, options)
 
-            from .._training.train import train as train_model
+            from ..auto.training.train import train as train_model
 
             model, found = train_model(source.problem, tell=tell, details=details)
     found = replace(
@@ -131,7 +131,7 @@ def _read(
 ) -> large.Read:
     if pairs_from:
         return large.Read(*of_pairs.read_problem(pairs_from, paths, reading, options))
-    from .._training.ranking import RankingProblem
+    from ..auto.training.ranking import RankingProblem
 
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)
@@ -197,9 +197,9 @@ def _write(
     model: Any, found: TrainingReport, metadata: dict[str, Any], output: Path, report: Path | None
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
-    from ..io.atomic import write_whole
-    from ..io.models import write_model
     from ..report.html import render_for
+    from ..tables.atomic import write_whole
+    from ..tables.models.files import write_model
 
     with collected_warnings():  # from Matplotlib, about characters that its fonts lack
         page = None if report is None else render_for(report, found)

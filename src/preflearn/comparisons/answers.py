@@ -65,7 +65,7 @@ class Answers:
         return cls(n_rows, pairs, ones if weight is None else weight, share, ones, judges)
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that loaded answers are checked for (`preflearn.io.fitted`)."""
+        """The shapes that loaded answers are checked for (`preflearn.tables.models.fitted`)."""
         judges = {} if self.judges is None else {"judges": "l <"}
         items = {"n_rows": "a int", "pairs": f"l 2 < {self.n_rows}"}
         return {**items, "weight": "l", "share": "l", "scale": "l", **judges}

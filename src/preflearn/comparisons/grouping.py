@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.namespace import as_host
+from ..numerics.namespace import as_host
 
 WEIGHTINGS = ("pair", "item", "query")
 # Share of the squares of features that remains within groups, below which what rows have in common costs precision.
@@ -292,7 +292,7 @@ def centred(X: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
         rest = Z.mean(axis=0, keepdims=True)
         Z -= rest
         return Z, means + rest
-    from .._engine.loops.segments import centre_rows, segment_sums
+    from ._loops import centre_rows, segment_sums
 
     X = np.ascontiguousarray(X)
     Z, unit, counts = np.empty_like(X), np.ones(X.shape[0]), groups.counts[:, None]

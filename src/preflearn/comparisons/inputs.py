@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, column_or_1d
 
-from .._engine.numerics.namespace import as_host, is_device_array
+from ..numerics.namespace import as_host, is_device_array
 from .base import Comparisons
 from .grouping import WEIGHTINGS, Groups
 from .queries import QueryComparisons

@@ -156,7 +156,7 @@ class QueryComparisons(Comparisons):
 
     def _means(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Means of the queries, and of the tie groups where there are any."""
-        from .._engine.loops.segments import segment_sums
+        from ._loops import segment_sums
 
         means = segment_sums(V, self.queries.codes, self.queries.n_groups)
         means /= self.queries.counts[:, None]
@@ -168,7 +168,7 @@ class QueryComparisons(Comparisons):
 
     def _centre(self, V, means, rows: slice, inner, outer, out) -> None:
         """out = (operator @ whole matrix)[rows], V being those rows."""
-        from .._engine.loops.segments import centre_rows, centre_rows_with_ties
+        from ._loops import centre_rows, centre_rows_with_ties
 
         query_means, tie_means = means
         queries = self.queries.codes[rows]
@@ -186,7 +186,7 @@ class QueryComparisons(Comparisons):
         return self._outer, self._inner
 
     def half_both_sides(self, K: np.ndarray) -> np.ndarray:
-        from .._engine.loops.segments import centre_along_rows, transpose_in_place
+        from ._loops import centre_along_rows, transpose_in_place
 
         none = np.empty(0, dtype=np.int64)
         ties, tie_counts = (
@@ -249,7 +249,7 @@ class QueryComparisons(Comparisons):
 
     def _half_of_queries(self, V: np.ndarray, rows: np.ndarray, places: slice, out: np.ndarray) -> None:
         """out = (S V) at some places of the order by query, ``rows`` naming the row of V for each place."""
-        from .._engine.loops.segments import centre_queries, centre_queries_with_ties
+        from ._loops import centre_queries, centre_queries_with_ties
 
         starts = self.queries.starts
         first, last = np.searchsorted(starts, [places.start, places.stop])

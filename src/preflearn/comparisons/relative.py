@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.numerics.memory import require_memory
+from ..numerics.memory import require_memory
 from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups, query_weights
 

@@ -62,7 +62,7 @@ class WeightedGroups:
 
     def before_and_after(self) -> tuple[np.ndarray, np.ndarray]:
         """For each member the total weights of those before and after it in its group; groups lie side by side."""
-        from .._engine.loops.segments import sums_beside
+        from ._loops import sums_beside
 
         return sums_beside(self.weights, self.groups.starts)
 
@@ -79,7 +79,7 @@ class WeightedGroups:
 
     def _less(self, V: np.ndarray, of_groups: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """V minus a row of each group."""
-        from .._engine.loops.segments import centre_rows
+        from ._loops import centre_rows
 
         V = np.ascontiguousarray(V)
         out = np.empty_like(V) if out is None else out
@@ -89,7 +89,7 @@ class WeightedGroups:
     def _column_sums(self, V: np.ndarray, few: bool) -> np.ndarray:
         if few:
             return np.stack([self._sums(column) for column in V.T], axis=1)
-        from .._engine.loops.segments import segment_sums
+        from ._loops import segment_sums
 
         V = np.ascontiguousarray(V, dtype=np.float64)
         return segment_sums(V, self.groups.codes, self.groups.n_groups)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..automatic.everything import Chunk
-from ..automatic.streams import Preparation, QuerySample, read_chunk
+from ..auto.everything import Chunk
+from ..auto.streams import Preparation, QuerySample, read_chunk
 from .parts import Parts, as_plain, in_part, require_dask
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..automatic import AutoRanker
-from ..estimators.rankrls import RankRLS
-from ..estimators.ranksvm import RankSVM
-from ..estimators.rls import RLS
-from ..estimators.search import RankRLSCV
+from ..auto import AutoRanker
+from ..learners.rankrls import RankRLS
+from ..learners.ranksvm import RankSVM
+from ..learners.rls import RLS
+from ..learners.search import RankRLSCV
 from .automatic import fit_automatic
 from .pair_losses import fit_pair_losses
 from .parts import Parts, read_parts

@@ -1,6 +1,6 @@
 """RankSVM: Newton's method of one machine on an objective whose rows stay on the workers.
 
-In `solvers.newton`, predictions Φ w and gradients ∇ℓ appear only in sums, in products with each other and
+In `losses.newton`, predictions Φ w and gradients ∇ℓ appear only in sums, in products with each other and
 through Φ and Φᵀ. Here Φ w is represented by w and ∇ℓ by Φᵀ∇ℓ, n numbers each, so that ∇ℓᵀ Φ s = (Φᵀ∇ℓ)ᵀ s and nothing
 of the length of the data leaves a worker. An evaluation sends w to the partitions and sums what comes back.
 
@@ -18,20 +18,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._engine.core.query_keys import KeySet, label_keys
-from .._engine.losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
-from .._engine.solvers.newton import (
-    MINIMISERS,
-    Features,
-    PairObjective,
-    Preconditioner,
-    RowSample,
-)
-from .._engine.streaming.stream import basis_map
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
 from ..errors import SplitQueryError
 from ..kernels.maps import NystromMap
+from ..learners.streaming.stream import basis_map
+from ..losses.newton import MINIMISERS, Features, PairObjective, Preconditioner, RowSample
+from ..losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
+from ..squared.query_keys import KeySet, label_keys
 from .parts import Parts, in_part, require_dask, tree_reduce
 from .squared_losses import choose_shared_basis, read_part
 

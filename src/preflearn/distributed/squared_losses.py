@@ -9,19 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from .._engine.core.query_keys import label_keys
-from .._engine.core.statistics import Recipe, Statistics, recipe_of
-from .._engine.streaming.basis import Basis, refuse_basis
-from .._engine.streaming.models import OnePassSearch, set_solution
-from .._engine.streaming.one_pass_cv import FoldModels, MeasureTally, tally_chunk
-from .._engine.streaming.stream import basis_map
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
+from ..learners.streaming.basis import Basis, refuse_basis
+from ..learners.streaming.models import OnePassSearch, set_solution
+from ..learners.streaming.one_pass_cv import FoldModels, MeasureTally, tally_chunk
+from ..learners.streaming.stream import basis_map
 from ..metrics.registry import RankingScorer
 from ..model_selection._learner import why_not_in_parts
+from ..squared.query_keys import label_keys
+from ..squared.statistics import Recipe, Statistics, recipe_of
 from .parts import Parts, as_plain, in_part, require_dask, tree_reduce
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.loops.threads import blas_at_rest, over_small_ranges
+from ..numerics.threads import blas_at_rest, over_small_ranges
 from .functions import Kernel
 from .rows import n_items
 

@@ -5,7 +5,7 @@ In units in which the exponent is -|x - z|² / 2 and relative to a row in the mi
     f(x) = Σ_j β_j exp(x · z_j - |x|²/2 - |z_j|²/2),
 
 so that a row costs one matrix product, which takes the time, and one sum of exponentials. Both are one loop
-(`loops.expansions`).
+(`_loops.expansions`).
 
 The product in single precision takes half of the time. Its rounding is blown up by coefficients that cancel each other:
 f is often a thousandth of Σ_j |β_j|. But it is relative to the products, so it can be had where these are small. The
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._engine.loops.expansions import PackedExpansion, packed, rough_errors
+from ._loops.expansions import PackedExpansion, packed, rough_errors
 from .functions import Kernel
 from .rows import middle_row
 

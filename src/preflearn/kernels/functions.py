@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.loops.threads import blas_at_rest, in_turns
-from .._engine.numerics.linalg import mirror_lower
-from .._engine.numerics.memory import require_memory
-from .._engine.numerics.namespace import Home, as_host, is_device_array
+from ..numerics.linalg import mirror_lower
+from ..numerics.memory import require_memory
+from ..numerics.namespace import Home, as_host, is_device_array
+from ..numerics.threads import blas_at_rest, in_turns
 from .registry import KernelFunction, kernel_function, kernel_names
 from .rows import items, large_offset, n_items, take_items
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.numerics.memory import require_memory
+from ..numerics.memory import require_memory
 from .functions import Kernel
 from .registry import kernel_names
 from .rows import n_items

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from .._engine.numerics.namespace import Home, is_device_array, refuse_repeated_columns, refuse_undispatched
+from ..numerics.namespace import Home, is_device_array, refuse_repeated_columns, refuse_undispatched
 from .functions import Kernel
 from .registry import kernel_function, kernel_names
 

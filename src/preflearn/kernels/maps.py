@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._engine.numerics.graph import Graph, Value
-from .._engine.numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
+from ..numerics.linalg import KernelFactor, factor_kernel, solve_triangular_in_place
+from ..numerics.onnx_graph import Graph, Value
 from .basis import select_basis
 from .functions import Kernel, n_items, take_items
 from .inputs import KernelParametersMixin, read_items
@@ -152,7 +152,7 @@ class NystromMap(KernelParametersMixin, ClassNamePrefixFeaturesOutMixin, Transfo
         return K @ solve_triangular_in_place(self.factor_.C, np.eye(self.rank_))
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that a loaded map is checked for (`preflearn.io.fitted`)."""
+        """The shapes that a loaded map is checked for (`preflearn.tables.models.fitted`)."""
         if "factor_" not in vars(self):
             return {}
         factor = {"factor_.F": "r k", "factor_.C": "k k", "factor_.pivots": "k < r", "rank_": "= k"}

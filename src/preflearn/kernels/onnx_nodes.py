@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.graph import ExportError, Graph, Value
+from ..numerics.onnx_graph import ExportError, Graph, Value
 from .functions import Kernel
 from .rows import dense
 

@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
 if TYPE_CHECKING:
-    from .._engine.numerics.graph import Value
+    from ..numerics.onnx_graph import Value
     from .functions import Kernel
 
 

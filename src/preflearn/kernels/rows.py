@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.numerics.namespace import Home, is_device_array
+from ..numerics.namespace import Home, is_device_array
 
 # Rows from which the middle is taken.
 _SAMPLE = 65

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn import config_context
 
-from .._engine.loops.threads import in_threads, n_threads
 from ..comparisons.grouping import Groups, encode_queries
+from ..numerics.threads import in_threads, n_threads
 
 GAINS = ("exponential", "linear")
 NO_RELEVANT = ("zero", "skip")
@@ -69,7 +69,7 @@ class Rows:
 
     def grouped(self, *columns: np.ndarray) -> list[np.ndarray]:
         """Copies of some columns with the rows of each query side by side."""
-        from .._engine.loops.ranking import group_rows
+        from ._loops import group_rows
 
         def group(column: np.ndarray) -> np.ndarray:
             return group_rows(codes, self.queries.starts, _writable(column))

@@ -88,7 +88,7 @@ def ndcg(
     >>> ndcg([2, 0, 1], [0.9, 0.5, 0.1], k=1)
     1.0
     """
-    from .._engine.loops.ranking import discounted_gain
+    from ._loops import discounted_gain
 
     check_options(k=k, gain=gain, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
@@ -166,7 +166,7 @@ def average_precision(
     >>> average_precision([1, 0, 1, 0], [0.8, 0.6, 0.4, 0.2])
     0.8333333333333333
     """
-    from .._engine.loops.ranking import average_precision as loop
+    from ._loops import average_precision as loop
 
     check_options(relevant_above=relevant_above, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
@@ -213,7 +213,7 @@ def reciprocal_rank(
     >>> reciprocal_rank([0, 1, 1], [0.9, 0.5, 0.1])
     0.5
     """
-    from .._engine.loops.ranking import reciprocal_rank as loop
+    from ._loops import reciprocal_rank as loop
 
     check_options(k=k, relevant_above=relevant_above, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
@@ -274,7 +274,7 @@ def err(
     >>> err([1, 0, 2], [0.9, 0.5, 0.1])
     0.4375
     """
-    from .._engine.loops.ranking import expected_reciprocal_rank
+    from ._loops import expected_reciprocal_rank
 
     check_options(k=k, max_grade=max_grade, no_relevant=no_relevant)
     rows = check_rows(y, scores, qid)
@@ -334,7 +334,7 @@ def precision_at(
     >>> precision_at(2)([1, 0, 1, 0], [0.8, 0.6, 0.4, 0.2])
     0.5
     """
-    from .._engine.loops.ranking import precision
+    from ._loops import precision
 
     if scores is None:
         if not isinstance(y, Integral):
@@ -361,7 +361,7 @@ def _value_of_grouped(
     loop: Callable[..., None], rows: Rows, key: np.ndarray, gains: np.ndarray, *options: Any
 ) -> np.ndarray:
     """The same from grouped rows, read in ascending order of ``key``; sorts both in place."""
-    from .._engine.loops.ranking import sort_queries
+    from ._loops import sort_queries
 
     over_queries(sort_queries, rows.queries, key, gains)
     values = np.empty(rows.queries.n_groups)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.loops.threads import over_ranges
+from ..numerics.threads import over_ranges
 from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse, over_queries
 from .registry import metric_entry
 
@@ -230,7 +230,7 @@ def kendall_tau(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False
 
 def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
     """D, H, U_y, U_s for each query and output: shape (4, n_queries, v)."""
-    from .._engine.loops.ranking import count_pairs, count_pairs_of_outputs
+    from ._loops import count_pairs, count_pairs_of_outputs
 
     if weights.size:
         (weights,) = rows.grouped(weights)
@@ -247,7 +247,7 @@ def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
 
 def columns_of(values: np.ndarray, order: np.ndarray) -> np.ndarray:
     """values[order].T, C-contiguous."""
-    from .._engine.loops.ranking import rows_to_columns
+    from ._loops import rows_to_columns
 
     out = np.empty((values.shape[1], order.shape[0]))
     over_ranges(partial(rows_to_columns, np.ascontiguousarray(values), order, out), values.shape[1], least=64)

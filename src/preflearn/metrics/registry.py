@@ -389,7 +389,7 @@ def _over_ties(
     if np.unique(scores).shape[0] == scores.shape[0]:
         return float(measure(y[np.argsort(-scores)], **options))
     rng = np.random.default_rng(0)
-    orders = [np.lexsort((rng.random(y.shape[0]), -scores)) for _ in range(_ORDERS_OF_TIES)]
+    orders = [np.lexsort((rng.random(y.shape), -scores)) for _ in range(_ORDERS_OF_TIES)]
     return float(np.mean([measure(y[order], **options) for order in orders]))
 
 

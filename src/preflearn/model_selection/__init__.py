@@ -99,7 +99,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ..estimators.search import RLSCV, RankRLSCV
+    from ..learners.search import RLSCV, RankRLSCV
     from ._held_out import HeldOut, HeldOutPreferences
     from ._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
     from ._tally import PairTally

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.namespace import as_host
 from ..errors import InputError, Remedy
 from ..kernels.basis import choose_basis
 from ..kernels.maps import NystromMap
+from ..numerics.namespace import as_host
 from ._learner import KernelLearner
 
 # Estimators of scikit-learn that pass on every row that they receive, in the same order.

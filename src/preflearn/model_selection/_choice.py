@@ -21,9 +21,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .._engine.numerics.namespace import as_host
 from ..comparisons import Groups, encode_queries
 from ..metrics.registry import RankingScorer, get_scorer, scorer_names
+from ..numerics.namespace import as_host
 from ._folds import Folds
 
 _AUTO_POWERS = np.arange(-27, 4)

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_regressor
 
-from .._engine.core.holdout import rows_outside
-from .._engine.core.krylov_holdout import KrylovHoldOut
-from .._engine.core.representations.base import PreferenceRoutine
-from .._engine.losses.pairs import ListedPairs
-from .._engine.numerics.namespace import Home, as_host, is_device_array
-from .._engine.solvers.progress import Counter
 from ..comparisons import Groups, PreferenceComparisons, encode_queries
 from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
+from ..losses.pairs import ListedPairs
+from ..numerics.namespace import Home, as_host, is_device_array
+from ..progress import Counter
+from ..squared.holdout.base import rows_outside
+from ..squared.holdout.krylov import KrylovHoldOut
+from ..squared.representations.base import PreferenceRoutine
 from ._choice import BLIND_GRID, Comparable, Scoring, auto_grid, read_grid, read_scoring, rounding_of
 from ._folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner

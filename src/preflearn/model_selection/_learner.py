@@ -1,6 +1,6 @@
 """What learners provide to the parts of the library that train, hold out and search on their behalf.
 
-The learners of `preflearn.estimators` inherit from these classes; `model_selection`, `streaming` and `distributed`
+The learners of `preflearn.learners` inherit from these classes; `model_selection`, `streaming` and `distributed`
 require nothing else of them. The names are private because users do not call them.
 """
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._engine.core.problem import SquaredLossFit
-from .._engine.solvers.progress import Stages
 from ..comparisons import Comparisons, Groups
 from ..kernels.functions import Kernel
 from ..kernels.maps import NystromMap
+from ..progress import Stages
+from ..squared.problem import SquaredLossFit
 
 if TYPE_CHECKING:  # learners without pairwise losses do not import them
-    from .._engine.losses.pairs import PairSet
-    from .._engine.solvers.newton import PairLossFit
+    from ..losses.newton import PairLossFit
+    from ..losses.pairs import PairSet
 
 
 class KernelLearner:

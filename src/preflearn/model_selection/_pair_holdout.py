@@ -8,16 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.core.feature_holdout import FeatureHoldOut
-from .._engine.core.holdout import HoldOut, intercept_of_rest
-from .._engine.core.pair_holdout import (
-    PairSystem,
-    has_pair_form,
-    reduced_pair_predictions,
-    tie_twins,
-)
-from .._engine.solvers.progress import Counter
 from ..comparisons import Comparisons, encode_queries
+from ..progress import Counter
+from ..squared.holdout.base import HoldOut, intercept_of_rest
+from ..squared.holdout.feature import FeatureHoldOut
+from ..squared.holdout.pair import PairSystem, has_pair_form, reduced_pair_predictions, tie_twins
 from ._basis_rows import refuse_folds_of_whole_basis
 from ._choice import rounding_of
 from ._problem import LearningProblem

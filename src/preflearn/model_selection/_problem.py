@@ -13,18 +13,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from .._engine.core.basis_holdout import FEW_FOLDS
-from .._engine.core.conjugate_gradients import largest_eigenvalue
-from .._engine.core.holdout import LEAST_CONDITION, HoldOut
-from .._engine.core.krylov_holdout import KrylovHoldOut
-from .._engine.core.representations import Asked, Inputs, Representation
-from .._engine.core.representations.base import PreferenceRoutine
-from .._engine.loops.threads import over_ranges
-from .._engine.numerics.linalg import first_equal_items, first_equal_rows
-from .._engine.numerics.namespace import Home, as_host, is_device_array
-from .._engine.solvers.progress import note
-from .._engine.solvers.routes import FEW_SETS, RouteMap, callers_level, warn_if_long
-from .._engine.solvers.squared_loss import Plan, SquaredLossProblem, find_route
 from ..comparisons import (
     Comparisons,
     Groups,
@@ -36,6 +24,18 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ..numerics.linalg import first_equal_items, first_equal_rows
+from ..numerics.namespace import Home, as_host, is_device_array
+from ..numerics.threads import over_ranges
+from ..progress import note
+from ..squared.choice import Plan, SquaredLossProblem, find_route
+from ..squared.conjugate_gradients import largest_eigenvalue
+from ..squared.holdout.base import LEAST_CONDITION, HoldOut
+from ..squared.holdout.basis import FEW_FOLDS
+from ..squared.holdout.krylov import KrylovHoldOut
+from ..squared.representations import Asked, Inputs, Representation
+from ..squared.representations.base import PreferenceRoutine
+from ..squared.routes import FEW_SETS, RouteMap, callers_level, warn_if_long
 from ._basis_rows import refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, auto_grid, count_alphas, relative_rounding, spread_of
 from ._folds import Folds

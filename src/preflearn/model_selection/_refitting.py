@@ -13,15 +13,15 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .._engine.core.holdout import rows_outside
-from .._engine.core.problem import solve_primal_path
-from .._engine.losses.pairs import PairSet
-from .._engine.numerics.namespace import as_host
 from ..comparisons import Comparisons, Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
+from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
+from ..numerics.namespace import as_host
+from ..squared.holdout.base import rows_outside
+from ..squared.problem import solve_primal_path
 from ._basis_rows import basis_among, refuse_whole_basis
 from ._choice import BLIND_GRID
 from ._folds import Folds

@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_regressor
 from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
-from .._engine.numerics.namespace import as_host
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
-from ..estimators.base import RankerMixin
 from ..kernels.functions import n_items
+from ..learners.base import RankerMixin
 from ..metrics.by_query import predict_scores
+from ..numerics.namespace import as_host
 from ._calibration import Calibration, Cutoff, distances
 from ._held_out import HeldOut
 from ._learner import SearchingLearner, SelfValidatingLearner, SquaredLossLearner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._engine.solvers.progress import Counter
+from ..progress import Counter
 from ._folds import read_folds
 from ._held_out import read_problem
 

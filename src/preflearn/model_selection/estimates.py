@@ -29,9 +29,9 @@ from sklearn.metrics import roc_curve
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 
-from .._engine.numerics.namespace import as_host
 from ..comparisons import Groups, encode_queries, one_group
 from ..kernels.functions import n_items
+from ..numerics.namespace import as_host
 from ._held_out import HeldOut
 from ._refitting import refit_and_predict
 from ._splitters import QueryKFold

@@ -19,9 +19,9 @@ from scipy import sparse as sp
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
-from .._engine.numerics.namespace import refuse_repeated_columns
 from ..comparisons import encode_queries
 from ..metrics import get_scorer
+from ..numerics.namespace import refuse_repeated_columns
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._refitting import refit_and_predict

@@ -25,15 +25,15 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
-from .._engine.loops.threads import blas_at_rest
-from .._engine.solvers.progress import Counter
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
 from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..metrics import concordance
 from ..metrics.pairwise import columns_of
+from ..numerics.threads import blas_at_rest
 from ..plots import on_axes
+from ..progress import Counter
 from ..shown_tables import shows_itself
 from ._choice import compared_within
 from ._folds import Folds, default_cv, encode_groups, read_folds, shuffled_folds

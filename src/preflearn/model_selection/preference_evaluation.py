@@ -15,15 +15,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from .._engine.core.holdout import rows_outside
-from .._engine.numerics.namespace import refuse_repeated_columns
-from .._engine.solvers.progress import Counter
 from ..comparisons import Groups
 from ..comparisons.inputs import read_pairs, read_per_pair
 from ..kernels.functions import n_items, take_items
 from ..metrics import PreferenceCalibration, calibration_of_preferences
+from ..numerics.namespace import refuse_repeated_columns
 from ..plots import on_axes
+from ..progress import Counter
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ..squared.holdout.base import rows_outside
 from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
 from ._held_out import HeldOut
 from .intervals import mean_interval, wilson_interval

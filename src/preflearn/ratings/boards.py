@@ -14,21 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from .._engine.losses.logistic import LogisticLoss
-from .._engine.numerics.linalg import inverse_in_place
-from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import Answers
+from ..losses.logistic import LogisticLoss
+from ..losses.newton import Features, PairObjective, minimise_logistic
+from ..numerics.linalg import inverse_in_place
 from .battles import Battles
 from .choice import decayed, log_losses
 from .clusters import effective_clusters, information_of
-from .strengths import (
-    MOST_DENSE,
-    Strengths,
-    cluster_information,
-    dense_covariance,
-    fit_strengths,
-    sandwich,
-)
+from .strengths import MOST_DENSE, Strengths, cluster_information, dense_covariance, fit_strengths, sandwich
 
 _RATIOS = (0.0, 0.1, 0.2, 0.4, 0.8)
 _FOLDS = 5

@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit
 
-from .._engine.losses.logistic import averaged_probability
-from .._engine.solvers.laplace import without_each
 from ..errors import InputError, Remedy
+from ..losses.laplace import without_each
+from ..losses.logistic import averaged_probability
 from .battles import Battles
 from .strengths import MOST_DENSE, Strengths, fit_strengths, variances_of_battles
 

@@ -70,7 +70,7 @@ def transitivity_test(strengths: Strengths) -> dict[str, Any]:
     battles = strengths.battles
     if battles.covariates.shape[1] or not holds_out_by_formula(battles):
         return {"pvalue": float("nan"), "pairs": 0}
-    from .._engine.losses.logistic import LogisticLoss
+    from ..losses.logistic import LogisticLoss
 
     decided = battles.take(np.flatnonzero(np.isin(battles.share, (0.0, 1.0)) & (battles.weight > 0)))
     counted = decided.counted()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.functions import Kernel
-from ..preprocessing.frames import TEXT, read_table, refuse_repeated_columns
+from ..tables.encoding.frames import TEXT, read_table, refuse_repeated_columns
 from .battles import Battles
 from .reading import factorised, read_numbers
 

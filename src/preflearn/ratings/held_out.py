@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.losses.logistic import averaged_probability
+from ..losses.logistic import averaged_probability
 from ..metrics.calibration import PreferenceCalibration, calibration_of_preferences
 from .battles import Battles
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed, future_blocks
@@ -79,7 +79,7 @@ def by_win_rate(training: Battles, test: Battles) -> np.ndarray:
 
 def by_elo(training: Battles, test: Battles) -> np.ndarray:
     """Elo's ratings after the training battles, in their order (that of time, where there is one)."""
-    from .._engine.loops.elo import elo_pass
+    from ._loops import elo_pass
 
     order = np.arange(len(training)) if training.time is None else np.argsort(training.time, kind="stable")
     pairs = np.concatenate([training.pairs[order], test.pairs])

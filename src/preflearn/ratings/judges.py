@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-from .._engine.losses.logistic import averaged_probability
-from .._engine.solvers.judges import estimate_reliability
-from .._engine.solvers.laplace import without_each
+from ..losses.judges import estimate_reliability
+from ..losses.laplace import without_each
+from ..losses.logistic import averaged_probability
 from ..model_selection.significance import holm
 from .battles import Battles
 from .strengths import Strengths, root_mean_square, variances_of_battles

@@ -17,9 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
-from .._engine.solvers.labels import LabelPosterior
 from ..comparisons.answers import Answers
+from ..losses.labels import LabelPosterior
+from ..numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
 from .battles import Battles
 
 # The logistic function is closest to the normal distribution with this standard deviation.

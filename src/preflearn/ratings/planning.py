@@ -1,6 +1,6 @@
 """Which battles to run next, and how many until a question is settled.
 
-The covariance of the strengths says what each battle would tell about the goal (`_engine.solvers.questions`). Settled
+The covariance of the strengths says what each battle would tell about the goal (`losses.questions`). Settled
 means that every difference the goal is about exceeds the simultaneous threshold: for the top k, those between the k
 best and the others; for the order, those between neighbours.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from .._engine.solvers.questions import choose_pairs
 from ..errors import InputError
+from ..losses.questions import choose_pairs
 from .ranks import standard_errors_of_differences
 
 _MOST_BATTLES = 1_000_000

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.linalg import cholesky_in_place, cholesky_solve
-from .._engine.solvers.newton import Preconditioner
+from ..losses.newton import Preconditioner
+from ..numerics.linalg import cholesky_in_place, cholesky_solve
 
 
 class ExactHessian(Preconditioner):

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import Answers
 from ..errors import InputError
+from ..losses.newton import Features, PairObjective, minimise_logistic
 from .preconditioner import ExactHessian
 
 _MOST_ITEMS = 1500

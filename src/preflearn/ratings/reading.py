@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.namespace import refuse_repeated_columns
 from ..errors import InputError, Remedy
-from ..preprocessing.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
-from ..preprocessing.values import day_comes_first, parse_times
+from ..numerics.namespace import refuse_repeated_columns
+from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
+from ..tables.encoding.values import day_comes_first, parse_times
 from .battles import POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 

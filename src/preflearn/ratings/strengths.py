@@ -29,19 +29,14 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from .._engine.losses.logistic import LogisticLoss
-from .._engine.numerics.linalg import inverse_in_place
-from .._engine.solvers.labels import MOST_SOLVED, LabelPosterior
-from .._engine.solvers.newton import Features, PairObjective, minimise_logistic
 from ..comparisons.answers import AdjustedAnswers, Answers
+from ..losses.labels import MOST_SOLVED, LabelPosterior
+from ..losses.logistic import LogisticLoss
+from ..losses.newton import Features, PairObjective, minimise_logistic
+from ..numerics.linalg import inverse_in_place
 from .battles import Battles
 from .clusters import MOST_INFORMATION, MOST_PRODUCTS, diagonal_information, information_of
-from .margins import (
-    LOGISTIC_WIDTH,
-    curvatures_of,
-    fit_margins,
-    posterior_of_margins,
-)
+from .margins import LOGISTIC_WIDTH, curvatures_of, fit_margins, posterior_of_margins
 from .preconditioner import ExactHessian
 from .rankings import ChoiceLoss, fit_rankings
 

@@ -258,7 +258,7 @@ def write_page(
     ratings: Ratings, path: str | os.PathLike[str], title: str | None = None, command: str = ""
 ) -> None:
     """HTML, or Markdown by the suffix ``.md``; the file appears whole or not at all."""
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
 
     text = page_text(ratings, path, title, command)
     write_whole(path, text)

@@ -27,10 +27,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .._engine.core.centred_kernel import refuse_small_alpha
-from .._engine.core.conjugate_gradients import iterate
-from .._engine.core.holdout import rows_outside
-from .._engine.numerics.memory import require_memory
+from ..numerics.memory import require_memory
+from ..squared.centred_kernel import refuse_small_alpha
+from ..squared.conjugate_gradients import iterate
+from ..squared.holdout.base import rows_outside
 from .grammar import Folds
 from .pairwise import PairwiseKernel
 from .separate import cauchy_factors
@@ -199,7 +199,7 @@ class CompleteRelation:
 
     def mode_coefficients(self, alpha: float) -> np.ndarray:
         """T ∘ D: the solution in the basis of the modes, shape (k, l). O(pq)."""
-        from .._engine.loops.shrinkage import shrink
+        from ._loops import shrink
 
         values = (self.rows.values, self.columns.values)
         return shrink(self._projected, *values, self.pairwise.product, self.pairwise.cartesian, alpha)

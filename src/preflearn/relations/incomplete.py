@@ -5,7 +5,7 @@ each column (row) where rows (columns) are compared,
 
     (L Q L + λ I) a = L y.
 
-A product with Q costs O(e (p + q)) by `loops.sampled`, or two dense products where many pairs are known. In the second
+A product with Q costs O(e (p + q)) by `_loops`, or two dense products where many pairs are known. In the second
 case the inverse of the complete problem, restricted to the known pairs, is the preconditioner; the diagonal of the
 system otherwise.
 """
@@ -21,10 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from .._engine.core.conjugate_gradients import ConjugateGradientResult, iterate
-from .._engine.numerics.linalg import eigh_in_place
-from .._engine.numerics.memory import fits_in_memory
-from .._engine.solvers.progress import Stages
+from ..numerics.linalg import eigh_in_place
+from ..numerics.memory import fits_in_memory
+from ..progress import Stages
+from ..squared.conjugate_gradients import ConjugateGradientResult, iterate
 from .grammar import RelationFolds
 from .pairwise import PairwiseKernel, Term
 from .sides import Side
@@ -111,7 +111,7 @@ class KnownPairs:
             return (self.K @ np.bincount(rows, weights=a, minlength=p))[self.row]
         if self.is_dense:
             return self._dense_term(term, a, rows, columns)
-        from .._engine.loops.sampled import SampledProduct, same_column_product
+        from ._loops import SampledProduct, same_column_product
 
         if term.column == "identity":
             return same_column_product(self.K, self.row, self.column, a, q)

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
-from .._engine.numerics.namespace import refuse_repeated_columns
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import check_kernel_matrix, is_table, read_objects
+from ..numerics.namespace import refuse_repeated_columns
 from .pairwise import PairwiseKernel
 
 
@@ -35,7 +35,7 @@ class ObjectKernel:
     side: str
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        """The shapes that a loaded model is checked for (`preflearn.tables.models.fitted`)."""
         shapes = {"kernel": "a Kernel", "n": "a int", "side": "a str"}
         if self.kernel.is_precomputed:
             return shapes if self.objects is None else {**shapes, "objects": "n n", "n": "= n"}

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._engine.core.conjugate_gradients import ConjugateGradientResult
-from .._engine.numerics.memory import require_memory
 from ..comparisons.inputs import read_alpha
+from ..numerics.memory import require_memory
+from ..squared.conjugate_gradients import ConjugateGradientResult
 from .complete import CompleteRelation
 from .grammar import RelationFolds
 from .incomplete import KnownPairs, warn_unless_converged

@@ -194,7 +194,7 @@ class RelationModel(BaseEstimator):
         return self.dual_coef_.shape
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that a loaded model is checked for (`preflearn.io.fitted`)."""
+        """The shapes that a loaded model is checked for (`preflearn.tables.models.fitted`)."""
         if "dual_coef_" not in vars(self):
             return {}
         sides = (self._row_kernel, self._column_kernel)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.numerics.linalg import first_equal_items
+from ..numerics.linalg import first_equal_items
 
 NAMES = ("kronecker", "symmetric", "antisymmetric", "cartesian", "sum")
 _ONE_KIND = ("symmetric", "antisymmetric")

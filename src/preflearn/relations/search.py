@@ -6,15 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._engine.solvers.progress import Counter
-from .grammar import (
-    RelationFolds,
-    choose,
-    read_alphas,
-    read_hold_out,
-    read_scoring,
-    without_rounding,
-)
+from ..progress import Counter
+from .grammar import RelationFolds, choose, read_alphas, read_hold_out, read_scoring, without_rounding
 from .kronecker import KroneckerProblem, KroneckerRLS
 from .model import RelationData, RelationModel
 from .two_step import TwoStepProblem, TwoStepRLS

@@ -17,11 +17,11 @@ from functools import partial
 
 import numpy as np
 
-from .._engine.core.holdout import rows_outside
-from .._engine.core.problem import refuse_indefinite
-from .._engine.loops.threads import blas_at_rest, in_threads
-from .._engine.numerics.linalg import eigh_in_place, unit_of
-from .._engine.numerics.memory import require_memory
+from ..numerics.linalg import eigh_in_place, unit_of
+from ..numerics.memory import require_memory
+from ..numerics.threads import blas_at_rest, in_threads
+from ..squared.holdout.base import rows_outside
+from ..squared.problem import refuse_indefinite
 
 # Decompositions are made side by side if one is at least this share of the work of the other.
 _ALIKE = 0.5

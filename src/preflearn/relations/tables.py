@@ -9,8 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..preprocessing import TableEncoder
-from ..preprocessing.table import table_encoder
+from ..tables.encoding.table import TableEncoder, table_encoder
 
 
 class TableRelation(BaseEstimator):
@@ -56,7 +55,7 @@ class TableRelation(BaseEstimator):
         return True
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """What a loaded model is checked for (`preflearn.io.fitted`); the parts check their own arrays."""
+        """What a loaded model is checked for (`preflearn.tables.models.fitted`); the parts check their own arrays."""
         for steps in (self.row_steps, self.column_steps):
             if getattr(table_encoder(steps), "sparse_output", True):
                 raise ValueError("a table is to be turned into dense numbers")

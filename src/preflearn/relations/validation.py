@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._engine.solvers.progress import Counter
 from ..comparisons.inputs import read_alpha
+from ..progress import Counter
 from .grammar import read_hold_out
 from .kronecker import KroneckerProblem, KroneckerRLS
 from .two_step import TwoStepProblem, TwoStepRLS

@@ -79,7 +79,7 @@ def write_model_card(report: TrainingReport, path: str | os.PathLike[str]) -> No
     report : TrainingReport
     path : path
     """
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
 
     write_whole(path, render_model_card(report))
 

@@ -11,7 +11,7 @@ import numpy as np
 from .leaderboard import LeaderboardTable
 
 if TYPE_CHECKING:
-    from ..preprocessing import TableSummary
+    from ..tables.encoding.summary import TableSummary
 
 
 @dataclass(frozen=True)

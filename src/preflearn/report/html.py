@@ -38,7 +38,7 @@ def write_report(report: TrainingReport, path: str | os.PathLike[str]) -> None:
     path : path
         With the suffix ``.md`` a model card in Markdown (`model_card`), otherwise an HTML page.
     """
-    from ..io.atomic import write_whole
+    from ..tables.atomic import write_whole
 
     write_whole(path, render_for(path, report))
 

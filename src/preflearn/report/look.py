@@ -14,10 +14,10 @@ import numpy as np
 
 from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
-from ..preprocessing.columns import CategoryColumn, DateColumn, NumberColumn
-from ..preprocessing.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
-from ..preprocessing.kinds import decide, name_words, suggest
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
+from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
+from ..tables.encoding.kinds import decide, name_words, suggest
 from .contents import plain
 
 _MAX_CATEGORIES = 30
@@ -159,7 +159,7 @@ class TableLook:
         ----------
         path : path
         """
-        from ..io.atomic import write_whole
+        from ..tables.atomic import write_whole
 
         write_whole(path, self.to_html())
 

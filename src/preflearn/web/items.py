@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..io import read_table
-from ..io.cells import clip, how_to_convert
-from ..io.formats import open_file
-from ..io.options import ReadOptions
-from ..io.streams import UTF8, detect_encoding, require_arrow, spoken
-from ..preprocessing import TableWarning
+from ..tables.cells import clip, how_to_convert
+from ..tables.encoding.summary import TableWarning
+from ..tables.formats import open_file
+from ..tables.options import ReadOptions
+from ..tables.streams import UTF8, detect_encoding, require_arrow, spoken
+from ..tables.table import read_table
 
 PICTURES = {
     ".png": "image/png",

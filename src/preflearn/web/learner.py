@@ -17,11 +17,11 @@ from scipy.special import ndtr
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .._engine.solvers.questions import read_goal
-from ..estimators.bradley_terry import BradleyTerry
-from ..estimators.bradley_terry_cv import BradleyTerryCV
-from ..io.models import model_to_bytes
-from ..preprocessing import TableEncoder
+from ..learners.bradley_terry import BradleyTerry
+from ..learners.bradley_terry_cv import BradleyTerryCV
+from ..losses.questions import read_goal
+from ..tables.encoding.table import TableEncoder
+from ..tables.models.files import model_to_bytes
 from .answers import Answer
 from .items import Items
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..io.atomic import write_whole
+from ..tables.atomic import write_whole
 from .answers import answers_table
 from .session import Session
 

@@ -34,15 +34,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .._engine.numerics.graph import ExportError
-from ..automatic import AutoRanker
+from ..auto import AutoRanker
 from ..comparisons import one_group
-from ..io.linear_weights import folded_weights
 from ..metrics.by_query import wants_qid
 from ..model_selection.drift import query_figures
 from ..model_selection.stored_sets import LEAST_FOR_DRIFT, StoredSets
-from ..preprocessing.frames import read_table
-from ..preprocessing.values import is_missing
+from ..numerics.onnx_graph import ExportError
+from ..tables.encoding.frames import read_table
+from ..tables.encoding.values import is_missing
+from ..tables.models.linear_weights import folded_weights
 from .requests import LOOPBACK, RefusedError, check_host, described, parse_object, read_json
 
 Endpoint = Callable[[Request], Awaitable[Response]]

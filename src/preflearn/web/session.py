@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.loops.threads import blas_at_rest
+from ..numerics.threads import blas_at_rest
 from .answers import Answer, Journal, now, standing_answers
 from .consistency import agreement, answers_worth_giving, self_consistency
 from .items import Items, check_names

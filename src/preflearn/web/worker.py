@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._engine.loops.threads import blas_at_rest
+from ..numerics.threads import blas_at_rest
 from .answers import Answer
 from .items import Items
 from .learner import Learner, Standing

@@ -54,7 +54,7 @@ def train(
 ) -> None:
     """Learn from scored parses; alpha by cross-validation over sentences."""
     from preflearn.io import save_model
-    from preflearn.io.atomic import require_writable
+    from preflearn.tables.atomic import require_writable
 
     from ..parses import ParseRanker, read_linkages
 

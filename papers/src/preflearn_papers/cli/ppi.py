@@ -268,7 +268,7 @@ def _refuse_unused(context: typer.Context) -> None:
 
 
 def _require_writable(*outputs: Path | None) -> None:
-    from preflearn.io.atomic import require_writable
+    from preflearn.tables.atomic import require_writable
 
     for path in filter(None, outputs):
         require_writable(path)

@@ -55,7 +55,7 @@ def reproduce(
     list_them: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
 ) -> None:
     """Run a published experiment, and print its figures next to ours."""
-    from preflearn.io.atomic import require_writable, require_writable_folder
+    from preflearn.tables.atomic import require_writable, require_writable_folder
     from preflearn_experiments import registry
 
     if list_them:
@@ -170,7 +170,7 @@ def _run(
 
 
 def _write(report: ExperimentReport, output: Path) -> None:
-    from preflearn.io.atomic import write_whole
+    from preflearn.tables.atomic import write_whole
 
     for suffix, text in (("md", f"{report}\n"), ("json", report.to_json() + "\n")):
         write_whole(output / f"{report.name}.{suffix}", text)

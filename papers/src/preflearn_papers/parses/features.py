@@ -27,7 +27,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from preflearn.graphs.labeled_graph import each_of
+from preflearn.kernels.graphs.labeled_graph import each_of
 
 from .linkages import Link, Linkage, Token
 
@@ -123,7 +123,7 @@ class LinkFeatures(TransformerMixin, BaseEstimator):
         return tags
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that loaded features are checked for (`preflearn.io.fitted`)."""
+        """The shapes that loaded features are checked for (`preflearn.tables.models.fitted`)."""
         if "names_" not in vars(self):
             return {}
         if isinstance(self.names_, list) and len(self.names_) != self.n_features_out_:

@@ -29,7 +29,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 import numpy as np
 
 from preflearn.graphs import LabeledGraph
-from preflearn.io.streams import DAMAGED, compression_of, open_plain
+from preflearn.tables.streams import DAMAGED, compression_of, open_plain
 
 # A longer line, sentence or list of parses means a damaged file, or one made to exhaust memory.
 MAX_LINE_BYTES = 16 << 20

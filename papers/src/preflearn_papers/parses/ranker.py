@@ -132,7 +132,7 @@ class ParseRanker(BaseEstimator):
         return sorted(ranked, key=lambda parse: -parse.score)
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that a loaded ranker is checked for (`preflearn.io.fitted`)."""
+        """The shapes that a loaded ranker is checked for (`preflearn.tables.models.fitted`)."""
         if "coef_" not in vars(self):
             return {}
         return {"features_": "a LinkFeatures", "coef_": str(self.features_.n_features_out_)}

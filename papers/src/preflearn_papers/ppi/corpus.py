@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
-from preflearn.graphs.conllu import read_conllu
-from preflearn.io.streams import DAMAGED, compression_of, open_plain
+from preflearn.kernels.graphs.conllu import read_conllu
+from preflearn.tables.streams import DAMAGED, compression_of, open_plain
 
 PREFERRED_PARSER = "split_parse"
 _CHUNK = 1 << 16

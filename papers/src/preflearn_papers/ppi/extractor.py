@@ -135,7 +135,7 @@ class InteractionExtractor(ClassifierMixin, BaseEstimator):
         return (self.decision_function(X) > self.threshold_).astype(np.int64)
 
     def _fitted_arrays(self) -> dict[str, str]:
-        """The shapes that a loaded extractor is checked for (`preflearn.io.fitted`)."""
+        """The shapes that a loaded extractor is checked for (`preflearn.tables.models.fitted`)."""
         if "coef_" not in vars(self):
             return {}
         return {

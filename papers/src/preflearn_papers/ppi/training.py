@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from preflearn._engine.numerics.linalg import first_equal_items, independent_items
+from preflearn.numerics.linalg import first_equal_items, independent_items
 
 from .measures import area_under_curve, best_threshold
 

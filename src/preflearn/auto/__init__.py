@@ -1,0 +1,25 @@
+"""The automatic ranker: candidates of different kinds, combined by what they predict for queries they have not seen.
+
+``ranker`` is the estimator, ``features`` the preparations that candidates see, ``candidates`` the candidates with their
+costs, ``trees`` boosted and random trees as plain arrays, ``combination`` the weights and the nested choice,
+``leaderboard`` the record of what was tried, and ``training`` the procedure of ``preflearn train``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {"AutoRanker": ".ranker", "Entry": ".leaderboard", "Leaderboard": ".leaderboard"}
+
+__all__ = ["AutoRanker", "Entry", "Leaderboard"]
+
+if TYPE_CHECKING:
+    from .leaderboard import Entry, Leaderboard
+    from .ranker import AutoRanker
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

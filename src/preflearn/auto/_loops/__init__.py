@@ -1,0 +1,1 @@
+"""Compiled loops of AutoRanker: trees and quantiles."""

@@ -1,0 +1,522 @@
+r"""Boosted histogram trees for rankings: the squared error of all pairs inside queries, in compiled loops.
+
+With every query weighted by 1 / n_q, the negative gradient of Σ (t_i - t_j - f_i + f_j)² at row i is
+
+    g_i = (t_i - f_i) minus its mean in the query.
+
+A tree is fitted to g by least squares, best leaf first, on features that are small whole numbers (bins). Of two
+children the histogram of the smaller one is summed, and that of the other is its difference from their parent's. A leaf
+adds rate · Σ g / (rows + λ).
+
+Histograms are sums of whole numbers: with 2^c > m, row i adds
+
+    round(g_i / u) · 2^c + 1,        u = max |g| · m / 2^(61 - c),
+
+so that one addition counts the row and adds up its gradient, and the sum does not depend on its order: threads share
+the features of a node, and the trees are the same with any number of them. Rounding moves gains by 1e-6 of the largest
+at a million rows, and less with fewer; the values of leaves are sums of g itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...numerics.compiling import njit
+from ...numerics.threads import in_turns, threads_at_hand
+
+# Gains are compared after division by that of the root; smaller ones are rounding.
+_LEAST_GAIN = 1e-10
+# Codes of this many features lie side by side, so that their histograms fit in the fastest cache.
+BLOCK = 16
+# A node's histogram is worth starting threads for from this many additions on.
+_WORTH_THREADS = 400_000
+
+
+class Trees(NamedTuple):
+    """Trees of the same number of leaves.
+
+    Attributes
+    ----------
+    feature, code, left, right : int arrays of shape (n_trees, 2 leaves - 1)
+        A row with codes[feature] <= code goes left; left is 0 for a leaf. Children are counted from the root of the
+        tree.
+    value, gain : arrays of the same shape
+    sizes : int array of shape (n_trees,)
+        Nodes of each tree.
+    """
+
+    feature: Any
+    code: Any
+    left: Any
+    right: Any
+    value: Any
+    gain: Any
+    sizes: Any
+
+
+class TreeOptions(NamedTuple):
+    """How trees are grown.
+
+    Attributes
+    ----------
+    n_bins, leaves : int
+    least : int
+        Rows of a leaf, at least.
+    rate : float
+    ridge : float
+        λ.
+    share : float
+        Of the features, those that a node looks at.
+    n_blocks : int
+        Blocks of 16 features that a tree looks at, drawn at random; all of them where there are no more.
+    """
+
+    n_bins: int
+    leaves: int
+    least: int
+    rate: float
+    ridge: float
+    share: float
+    n_blocks: int
+
+
+class _Growth(NamedTuple):
+    """What growing a tree works with, reused from tree to tree.
+
+    Attributes
+    ----------
+    gradient : ndarray of shape (m,)
+    packed : int array of shape (m,)
+        Gradient and count of a row in one number.
+    rows, scratch : int arrays of shape (m,)
+        Those of a leaf side by side.
+    hist : int array of shape (leaves, n, n_bins)
+        Sums of ``packed``.
+    first, last, node_of, split_feature, split_code : int arrays of shape (leaves,)
+        Of each leaf: its rows, its node, and its best split.
+    split_gain : ndarray of shape (leaves,)
+    state : int array of shape (4,)
+        Leaves and nodes so far, the leaf to sum, and the one that is the difference.
+    generator : uint64 array of shape (1,)
+        State of the random numbers.
+    active : bool array of shape (blocks,)
+        The blocks of features that the tree looks at.
+    """
+
+    gradient: Any
+    packed: Any
+    rows: Any
+    scratch: Any
+    hist: Any
+    first: Any
+    last: Any
+    node_of: Any
+    split_feature: Any
+    split_code: Any
+    split_gain: Any
+    state: Any
+    generator: Any
+    active: Any
+
+
+def in_blocks(codes: np.ndarray) -> np.ndarray:
+    """Codes (m, n) with 16 features side by side, as `grow_trees` takes them: uint8 of shape (n / 16, m, 16)."""
+    m, n = codes.shape
+    out = np.zeros((-(-n // BLOCK), m, BLOCK), np.uint8)
+    for k in range(out.shape[0]):
+        part = codes[:, k * BLOCK : (k + 1) * BLOCK]
+        out[k, :, : part.shape[1]] = part
+    return out
+
+
+@njit(cache=True, nogil=True)
+def grow_trees(
+    codes,
+    n_features,
+    targets,
+    starts,
+    scores,
+    test_codes,
+    test_scores,
+    n_trees,
+    options,
+    seed,
+):
+    """Grow more trees on the scores so far, on one thread; ``scores`` and ``test_scores`` are updated.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (blocks, m, 16)
+        As `in_blocks` returns it. Rows of a query side by side.
+    n_features : int
+    targets : ndarray of shape (m,)
+    starts : int array of shape (q + 1,)
+        The first row of each query.
+    scores : ndarray of shape (m,)
+    test_codes : uint8 array of shape (k, n)
+    test_scores : ndarray of shape (k,)
+        Rows that are predicted along the way.
+    n_trees : int
+    options : TreeOptions
+    seed : int
+
+    Returns
+    -------
+    Trees
+    """
+    trees = _no_trees(n_trees, options.leaves)
+    growth = _start(targets.shape[0], n_features, options, seed)
+    for tree in range(n_trees):
+        unit = _begin(growth, scores, targets, starts, options)
+        _sum_up(codes, growth, 0, 0, n_features)
+        _find_split(growth, 0, options)
+        while _divide_best(codes, growth, trees, tree, options.leaves):
+            _sum_up(codes, growth, growth.state[2], 0, n_features)
+            _settle(growth, options)
+        _finish(growth, trees, tree, unit, options, scores)
+        _predict(trees, tree, test_codes, test_scores)
+    return trees
+
+
+def grow_trees_together(
+    codes,
+    n_features,
+    targets,
+    starts,
+    scores,
+    test_codes,
+    test_scores,
+    n_trees,
+    options,
+    seed,
+):
+    """`grow_trees` with all threads on one tree; the same trees."""
+    trees = _no_trees(n_trees, options.leaves)
+    growth = _start(targets.shape[0], n_features, options, seed)
+
+    def sum_up(leaf: int) -> None:
+        n_rows = growth.last[leaf] - growth.first[leaf]
+        firsts = (BLOCK * np.flatnonzero(growth.active)).tolist()
+        if n_rows * BLOCK * len(firsts) < _WORTH_THREADS or threads_at_hand() == 1:
+            _sum_up(codes, growth, leaf, 0, n_features)
+        else:
+            in_turns(_sum_up, [(codes, growth, leaf, one, min(one + BLOCK, n_features)) for one in firsts])
+
+    for tree in range(n_trees):
+        unit = _begin(growth, scores, targets, starts, options)
+        sum_up(0)
+        _find_split(growth, 0, options)
+        while _divide_best(codes, growth, trees, tree, options.leaves):
+            sum_up(int(growth.state[2]))
+            _settle(growth, options)
+        _finish(growth, trees, tree, unit, options, scores)
+        _predict(trees, tree, test_codes, test_scores)
+    return trees
+
+
+@njit(cache=True, nogil=True)
+def refit_leaves(
+    codes, roots, sizes, nodes, targets, starts, scores, test_codes, test_scores, rate, ridge, values
+):
+    """New values for the leaves of trees, tree after tree, from what the scores so far leave of the targets.
+
+    A leaf adds rate · Σ g / (rows + λ), with g as above. The trees stay as they are, so that rounding of the scores
+    changes the values by rounding; ``scores``, ``test_scores`` and ``values`` are updated.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (blocks, m, 16)
+        As `in_blocks` returns it. Rows of a query side by side.
+    roots, sizes : int arrays of shape (t,)
+        The first node of each of these trees, which the others follow, and their number.
+    nodes : tuple of four arrays of shape (k,)
+        Feature and code of each node, left and right child; left is 0 for a leaf.
+    targets : ndarray of shape (m,)
+    starts : int array of shape (q + 1,)
+        The first row of each query.
+    scores : ndarray of shape (m,)
+    test_codes : uint8 array of shape (l, n)
+    test_scores : ndarray of shape (l,)
+        Rows that are predicted along the way.
+    rate, ridge : float
+    values : ndarray of shape (k,)
+    """
+    feature, code, left, right = nodes
+    m = targets.shape[0]
+    gradient, leaf = np.empty(m), np.empty(m, np.int64)
+    counts = np.zeros(values.shape[0], np.int64)
+    for root, size in zip(roots, sizes):
+        _gradients(scores, targets, starts, gradient)
+        for i in range(m):
+            node = root
+            while left[node] > 0:
+                j = feature[node]
+                node = left[node] if codes[j // BLOCK, i, j % BLOCK] <= code[node] else right[node]
+            leaf[i] = node
+            values[node] += gradient[i]
+            counts[node] += 1
+        for node in range(root, root + size):
+            if counts[node] > 0:
+                values[node] *= rate / (counts[node] + ridge)
+        for i in range(m):
+            scores[i] += values[leaf[i]]
+        for i in range(test_scores.shape[0]):
+            node = root
+            while left[node] > 0:
+                node = left[node] if test_codes[i, feature[node]] <= code[node] else right[node]
+            test_scores[i] += values[node]
+
+
+@njit(cache=True, nogil=True)
+def _no_trees(n_trees, leaves):
+    shape = (n_trees, 2 * leaves - 1)
+    return Trees(
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.ones(n_trees, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _start(m, n, options, seed):
+    leaves = options.leaves
+    generator = np.zeros(1, np.uint64)
+    generator[0] = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+    return _Growth(
+        np.empty(m),
+        np.empty(m, np.int64),
+        np.empty(m, np.int32),
+        np.empty(m, np.int32),
+        np.empty((leaves, n, options.n_bins), np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves, np.int64),
+        np.zeros(leaves),
+        np.zeros(4, np.int64),
+        generator,
+        np.ones((n + BLOCK - 1) // BLOCK, np.bool_),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _begin(growth, scores, targets, starts, options):
+    """Gradients, all rows in one leaf, and the blocks to look at; returns the unit that gradients are rounded to."""
+    gradient, m = growth.gradient, targets.shape[0]
+    largest = _gradients(scores, targets, starts, gradient)
+    bits = _count_bits(m)
+    unit = largest * m / 2.0 ** (61 - bits)
+    for i in range(m):
+        growth.rows[i] = i
+        rounded = np.int64(np.rint(gradient[i] / unit)) if largest > 0.0 else np.int64(0)
+        growth.packed[i] = (rounded << bits) + 1
+    growth.first[0], growth.last[0], growth.node_of[0] = 0, m, 0
+    growth.state[0] = growth.state[1] = 1
+    _draw_blocks(growth, options.n_blocks)
+    return unit
+
+
+@njit(cache=True, nogil=True)
+def _gradients(scores, targets, starts, gradient):
+    """g of every row; returns the largest absolute value."""
+    largest = 0.0
+    for q in range(starts.shape[0] - 1):
+        total = 0.0
+        for i in range(starts[q], starts[q + 1]):
+            gradient[i] = targets[i] - scores[i]
+            total += gradient[i]
+        mean = total / max(1, starts[q + 1] - starts[q])
+        for i in range(starts[q], starts[q + 1]):
+            gradient[i] -= mean
+            largest = max(largest, abs(gradient[i]))
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _draw_blocks(growth, n_blocks):
+    active = growth.active
+    if n_blocks >= active.shape[0]:
+        return
+    active[:] = False
+    n_drawn = 0
+    while n_drawn < n_blocks:
+        block = int(_uniform(growth.generator) * active.shape[0])
+        if not active[block]:
+            active[block] = True
+            n_drawn += 1
+
+
+@njit(cache=True, nogil=True)
+def _count_bits(m):
+    """Bits that hold the number of rows."""
+    bits = 1
+    while (1 << bits) <= m:
+        bits += 1
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _sum_up(codes, growth, leaf, first_feature, last_feature):
+    """The histograms of those of some features that the tree looks at, from the first one of a block on."""
+    rows, packed = growth.rows, growth.packed
+    for low in range(first_feature, last_feature, BLOCK):
+        if not growth.active[low // BLOCK]:
+            continue
+        width = min(BLOCK, last_feature - low)
+        block, out = codes[low // BLOCK], growth.hist[leaf, low : low + width]
+        out[:] = 0
+        for at in range(growth.first[leaf], growth.last[leaf]):
+            i = np.uint64(rows[at])
+            value = packed[i]
+            for j in range(width):
+                out[j, block[i, j]] += value
+
+
+@njit(cache=True, nogil=True)
+def _divide_best(codes, growth, trees, tree, leaves):
+    """Divide the rows of the leaf that gains most; whether the tree may have more leaves after that."""
+    first, last, node_of, gains = growth.first, growth.last, growth.node_of, growth.split_gain
+    n_leaves, n_nodes = growth.state[0], growth.state[1]
+    best = 0
+    for k in range(1, n_leaves):
+        if gains[k] > gains[best]:
+            best = k
+    node = node_of[best]
+    smallest = _LEAST_GAIN * trees.gain[tree, 0] if n_leaves > 1 else 0.0
+    if not gains[best] > smallest:
+        return False
+    feature, code = growth.split_feature[best], growth.split_code[best]
+    middle = _divide(codes, growth.rows, growth.scratch, first[best], last[best], feature, code)
+    trees.feature[tree, node], trees.code[tree, node] = feature, code
+    trees.gain[tree, node] = gains[best]
+    trees.left[tree, node], trees.right[tree, node] = n_nodes, n_nodes + 1
+    other = n_leaves
+    first[other], last[other], node_of[other] = middle, last[best], n_nodes + 1
+    last[best], node_of[best] = middle, n_nodes
+    growth.state[0], growth.state[1] = n_leaves + 1, n_nodes + 2
+    if n_leaves + 1 == leaves:
+        return False
+    small, large = (best, other) if middle - first[best] <= last[other] - middle else (other, best)
+    # hist[best] is still that of the parent; subtracting the smaller child's gives that of the larger.
+    if large == other:
+        growth.hist[other] = growth.hist[best]
+    growth.state[2], growth.state[3] = small, large
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _settle(growth, options):
+    """The best splits of the two new leaves, once the smaller one is summed up."""
+    small, large = growth.state[2], growth.state[3]
+    growth.hist[large] -= growth.hist[small]
+    _find_split(growth, min(small, large), options)
+    _find_split(growth, max(small, large), options)
+
+
+@njit(cache=True, nogil=True)
+def _finish(growth, trees, tree, unit, options, scores):
+    """The values of the leaves, and the scores with them."""
+    trees.sizes[tree] = growth.state[1]
+    trees.gain[tree] *= unit**2
+    for k in range(growth.state[0]):
+        total = 0.0
+        for at in range(growth.first[k], growth.last[k]):
+            total += growth.gradient[growth.rows[at]]
+        step = options.rate * total / (growth.last[k] - growth.first[k] + options.ridge)
+        trees.value[tree, growth.node_of[k]] = step
+        for at in range(growth.first[k], growth.last[k]):
+            scores[growth.rows[at]] += step
+
+
+@njit(cache=True, nogil=True)
+def _predict(trees, tree, test_codes, test_scores):
+    for i in range(test_codes.shape[0]):
+        node = 0
+        while trees.left[tree, node] > 0:
+            goes_left = test_codes[i, trees.feature[tree, node]] <= trees.code[tree, node]
+            node = trees.left[tree, node] if goes_left else trees.right[tree, node]
+        test_scores[i] += trees.value[tree, node]
+
+
+@njit(cache=True, nogil=True)
+def _divide(codes, rows, scratch, first, last, feature, code):
+    """Rows that go left before those that go right, each in their order; where the latter begin."""
+    block, place = codes[feature // BLOCK], feature % BLOCK
+    at, n_right = first, 0
+    for k in range(first, last):
+        i = rows[k]
+        if block[i, place] <= code:
+            rows[at] = i
+            at += 1
+        else:
+            scratch[n_right] = i
+            n_right += 1
+    rows[at : at + n_right] = scratch[:n_right]
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _find_split(growth, leaf, options):
+    """The largest decrease of the squared error in a leaf, and where; a gain of 0 where no split is allowed."""
+    hist, active = growth.hist[leaf], growth.active
+    least, ridge, share = options.least, options.ridge, options.share
+    n, n_bins = hist.shape
+    first = 0
+    while not active[first // BLOCK]:
+        first += BLOCK
+    bits = _count_bits(growth.rows.shape[0])
+    ones = (1 << bits) - 1
+    packed = np.int64(0)
+    for b in range(n_bins):
+        packed += hist[first, b]
+    total, count = float(packed >> bits), float(packed & ones)
+    best, best_feature, best_code = total * total / (count + ridge), -1, 0
+    if count >= 2 * least:
+        for j in range(n):
+            if not active[j // BLOCK]:
+                continue
+            if share < 1.0 and _uniform(growth.generator) >= share:
+                continue
+            packed = np.int64(0)
+            for b in range(n_bins - 1):
+                if hist[j, b] == 0:
+                    continue
+                packed += hist[j, b]
+                c = float(packed & ones)
+                if c < least:
+                    continue
+                if count - c < least:
+                    break
+                g = float(packed >> bits)
+                # g² / (c + λ) + (total - g)² / (count - c + λ), with one division
+                here, there = c + ridge, count - c + ridge
+                found = (g * g * there + (total - g) * (total - g) * here) / (here * there)
+                if found > best:
+                    best, best_feature, best_code = found, j, b
+    best = best - total * total / (count + ridge) if best_feature >= 0 else 0.0
+    growth.split_gain[leaf], growth.split_feature[leaf], growth.split_code[leaf] = (
+        best,
+        best_feature,
+        best_code,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _uniform(state):
+    """A number between 0 and 1 (xorshift64*); Numba's own generator is one for each thread."""
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    return float((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
+
+
+__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "grow_trees_together", "in_blocks", "refit_leaves"]

@@ -1,0 +1,236 @@
+r"""The candidates: preparations × {linear RankRLS, learned kernels, boosted trees, random trees}, most promising first.
+
+All are held out on the same folds: the linear one by algebra, the kernels with a metric of their own for each fold, the
+trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are compared
+by the score of each fold.
+
+The cost of a candidate is a rough count of operations, from which `timing` estimates seconds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..learners.rankrls import RankRLS
+from ..model_selection._choice import choose
+from ..model_selection._held_out import HeldOut
+from ..numerics.threads import in_turns, threads_limited
+from ..squared.holdout.base import rows_outside
+from . import boosting, kernels
+from .combination import centred, nested
+from .tasks import Member, Task
+from .trees import TreeSum
+
+# Random trees without a fold.
+_RANDOM = 32
+# Rows up to which random trees, and a kernel that does not look at the query, are tried: with more they are behind.
+_MOST_FOR_ALL = 10_000
+# Rows from which kernels on more views are tried: small tables are to be quick.
+_MORE_VIEWS_FROM = 2_000
+# Features that a node of a random tree looks at: 30 percent, up to this number.
+_LOOKED_AT = 80
+# Number of parts in which the random trees of a fold are grown, to be shared by the processors.
+_RANDOM_PARTS = 2
+# Multiplications that one comparison of a node with a feature is worth, seen from the time that it takes.
+_TREE_FACTOR = 20.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to learn.
+
+    Attributes
+    ----------
+    name : str
+    view : tuple of str
+        As in `preflearn.auto.features`.
+    cost : callable
+        From rows and columns of the view to a count of operations.
+    train : callable
+        From a task and the view to a `Member`; None where another candidate is clearly ahead.
+    is_simple : bool
+        Whether people can read it: the model is never one that orders worse than this.
+    joins : bool
+        Whether it may be part of a combination.
+    """
+
+    name: str
+    view: tuple[str, ...]
+    cost: Callable[[int, int], float]
+    train: Callable[[Task, tuple[str, ...]], Member | None]
+    is_simple: bool = False
+    joins: bool = True
+
+
+def linear(task: Task, view: tuple[str, ...]) -> Member:
+    """RankRLS with a linear kernel; all alphas and folds by algebra."""
+    X = task.views[view]
+    learner = RankRLS(weighting="item")
+    held_out = HeldOut(learner, X, task.y, qid=task.queries.codes)
+    alphas = held_out.alphas("auto")
+    settings = held_out.predict(task.folds.tests, alphas)
+    scores = task.folds.of(settings)
+    choice = choose(task.folds.mean(scores), alphas)[0]
+    model = RankRLS(float(alphas[choice]), weighting="item").fit(X, task.y, qid=task.queries.codes)
+    size = np.abs(model.coef_) * X.std(axis=0)
+    importances = _shares(size)
+    return Member(
+        model, settings[choice], nested(task.folds, settings, scores), importances, _about(alphas[choice])
+    )
+
+
+def single_feature(task: Task, view: tuple[str, ...]) -> Member:
+    """The feature, up or down, that orders best; in each fold the one that orders the others best."""
+    X = task.views[view]
+    n = X.shape[1]
+    ups = task.folds.of(X.T) - 0.5
+    signed = np.r_[ups, -ups]  # features upwards, then downwards
+
+    def scores(place: int, rows: Any) -> np.ndarray:
+        return X[rows, place % n] * (1.0 if place < n else -1.0)
+
+    unbiased = np.empty(task.n_rows)
+    for fold, test in enumerate(task.folds.tests):
+        unbiased[test] = scores(task.folds.best(signed, without=fold), test)
+    best = task.folds.best(signed)
+    alone = np.zeros_like(X)
+    alone[:, best % n] = scores(best, slice(None))
+    model = RankRLS(weighting="item").fit(alone, task.y, qid=task.queries.codes)
+    # Its direction is the chosen one, also where the slope of a straight line says otherwise.
+    model.coef_ = np.where(np.arange(n) == best % n, 1.0 if best < n else -1.0, 0.0)
+    return Member(model, scores(best, slice(None)), unbiased, np.abs(model.coef_), "")
+
+
+def random_trees(task: Task, view: tuple[str, ...]) -> Member:
+    """scikit-learn's extremely randomised trees on the same targets."""
+    from sklearn.tree import ExtraTreeRegressor
+
+    leaf = max(3, min(20, task.n_rows // 100), task.n_rows // 1000)
+
+    def grow(X: np.ndarray, t: np.ndarray, seed: int) -> TreeSum:
+        seeds = np.random.default_rng(seed).integers(2**31 - 1, size=_RANDOM // _RANDOM_PARTS)
+        trees = [
+            ExtraTreeRegressor(
+                min_samples_leaf=leaf, max_features=min(0.3, _LOOKED_AT / X.shape[1]), random_state=int(one)
+            )
+            for one in seeds
+        ]
+        return TreeSum.of_mean([tree.fit(X, t, check_input=False) for tree in trees])
+
+    X = _compared_with_thresholds(task, view)
+    return _trees(task, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees per fold")
+
+
+def _compared_with_thresholds(task: Task, view: tuple[str, ...]) -> np.ndarray:
+    return np.ascontiguousarray(task.views[view], dtype=np.float32)
+
+
+def _trees(
+    task: Task,
+    X: np.ndarray,
+    grow: Callable[[np.ndarray, np.ndarray, int], TreeSum],
+    n_parts: int,
+    detail: str,
+) -> Member:
+    """The mean of the trees that were grown without each fold; each fold is predicted by those that have not seen it.
+
+    Nothing is grown on all rows: five sets of trees on four fifths of them are as good, and have been paid for. All
+    are grown side by side, each part on one thread, so that none waits for others at every node.
+    """
+    t = centred(task.y[:, None], task.queries)[:, 0]
+    tests = task.folds.tests
+
+    def grow_without(fold: int, part: int) -> TreeSum:
+        rest = rows_outside(task.n_rows, tests[fold])
+        with threads_limited(1, "openmp"):
+            return grow(X[rest], t[rest], task.seed + n_parts * fold + part)
+
+    calls = [(fold, part) for fold in range(len(tests)) for part in range(n_parts)]
+    with warnings.catch_warnings(record=True):  # scikit-learn changes the filters in every thread
+        parts = in_turns(grow_without, calls, task.n_jobs)
+    by_fold = [TreeSum.mean(parts[k : k + n_parts]) for k in range(0, len(parts), n_parts)]
+    held_out = np.empty(task.n_rows)
+    for test, trees in zip(tests, by_fold, strict=True):
+        held_out[test] = trees.predict(X[test])
+    model = TreeSum.mean(by_fold)
+    return Member(model, held_out, held_out, model.feature_importances_, detail)
+
+
+def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
+    """Most promising first; the first one is fast. Without queries there is nothing to be relative to.
+
+    With many rows a kernel on quantiles alone and random trees are left out, which take longer than they help.
+    """
+    relative: tuple[str, ...] = ("relative",) if n_queries > 1 else ()
+    # Two ways of being relative: the tail of a skewed feature decides about the scale of its query in the first.
+    both_relative: tuple[str, ...] = ("relative", "relative quantiles") if n_queries > 1 else ()
+    plain, standardised, quantiles = ("plain",), ("standardised",), ("quantiles",)
+    beside = " and query" if n_queries > 1 else ""
+    found = [
+        Candidate("linear", standardised + relative, _cost_of_linear, linear, is_simple=True),
+        Candidate(
+            "best single feature", standardised, _cost_of_sorting, single_feature, is_simple=True, joins=False
+        ),
+        # Before the kernels: under a time limit, a race could use up the time and leave no member.
+        Candidate("boosted trees", plain + both_relative, boosting.cost, boosting.boosted_trees),
+        _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
+    ]
+    if n_rows >= _MORE_VIEWS_FROM:
+        found.append(_kernel(f"learned kernel, standardised{beside}", standardised + relative))
+        if n_queries > 1:
+            found.append(_kernel("learned kernel, query", relative))
+            found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
+    if n_rows <= _MOST_FOR_ALL:
+        if n_queries > 1:
+            found.append(_kernel("learned kernel, quantiles", quantiles))
+        found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
+    view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
+    return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]
+
+
+# What trains the members of a candidate on all rows, or on many of them.
+EXTENSIONS: dict[Any, Callable[..., Any]] = {
+    kernels.learned_kernel: kernels.train_on_everything,
+    boosting.boosted_trees: boosting.grow_on_everything,
+}
+
+
+def rivals(found: list[Candidate], n_rows: int) -> tuple[tuple[str, ...], ...]:
+    """The views of the learned kernels, which race where there are many rows."""
+    if n_rows < kernels.RACE_FROM:
+        return ()
+    return tuple(one.view for one in found if one.train is kernels.learned_kernel)
+
+
+def _kernel(name: str, view: tuple[str, ...]) -> Candidate:
+    return Candidate(name, view, kernels.cost, kernels.learned_kernel)
+
+
+def _cost_of_linear(m: int, n: int) -> float:
+    return 2.0 * m * n**2 + 50.0 * m * n
+
+
+def _cost_of_sorting(m: int, n: int) -> float:
+    return 200.0 * m * n
+
+
+def _cost_of_forest(m: int, n: int) -> float:
+    looked_at = min(0.3 * n, _LOOKED_AT)
+    return _RANDOM * _TREE_FACTOR * m * looked_at * max(1.0, np.log2(m / 10.0))
+
+
+def _shares(size: np.ndarray) -> np.ndarray:
+    total = float(size.sum())
+    return size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
+
+
+def _about(alpha: float) -> str:
+    return f"alpha {alpha:.3g}"
+
+
+__all__ = ["EXTENSIONS", "Candidate", "candidates", "rivals"]

@@ -1,0 +1,404 @@
+r"""The learned kernel among the candidates: quick rounds for the metric, then one careful training for each fold.
+
+A round trains some expansions, each with a metric of its own and without some of the folds, which it predicts: on a
+sample of whole queries, with few basis vectors, from sums of kernel values (`expansion`). Rounds go on as long
+as the held-out score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with the
+metric that was learned without it, of the round that the other folds prefer; the model has the mean of the metrics.
+
+In the second round, the first one with a metric, a curve for each important feature is tried beside the kernel
+(`squared.curves`). Where it raises the held-out score it stays: grades are often nearly a sum of effects of single
+features, which a kernel on distances learns slowly.
+
+With many rows the views race: those that are clearly behind after the first rounds are left out.
+
+The number of basis vectors grows with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..comparisons import encode_queries
+from ..kernels.functions import Kernel
+from ..learners.rankrfm import RankRFM
+from ..model_selection._choice import choose
+from ..numerics.threads import with_small_matrices
+from ..squared.curves import Curves
+from ..squared.expansion import Expansion, Moments, kernel_moments, solve_expansion
+from ..squared.holdout.base import rows_outside
+from ..squared.learned_metric import GRADIENT_ROWS, average_gradient_metric
+from .combination import clearly_positive, nested
+from .curves import KernelAndCurves, as_estimator, described
+from .everything import Everything
+from .tasks import Extension, Member, Task, halves_of
+
+# Times that a metric may be learned. Another round follows while the last two have raised the score by more than the
+# standard error of the difference over folds.
+_ROUNDS = 15
+_LOOK_BACK = 2
+# Rows and basis vectors of a round.
+_ROUND_ROWS = 16_000
+_ROUND_BASIS = (250, 800)
+# With at least this many rows the views race, over this many rounds.
+RACE_FROM = 2_000
+_RACE_ROUNDS = 2
+# Standard errors that a view has to be behind to be left out: one that is as good helps the combination.
+_BEHIND = 2.0
+# Views that stay after a race, at most.
+_WINNERS = 2
+# With at least this many rows the folds share metrics, of which this many are learned.
+_SHARE_FROM = 10_000
+_METRICS = 3
+# Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
+_LEAST_FACTOR = 0.02
+# Basis vectors of the model.
+_LEAST_BASIS, _MOST_BASIS = 600, 2000
+# The first round tries these alphas, later ones those beside the best so far, and a training on everything those
+# around it: it has more basis vectors and many more rows.
+_ALPHAS = 4.0 ** np.arange(-4, 8)
+_BESIDE = np.array([0.25, 1.0, 4.0])
+_AROUND = 4.0 ** np.arange(-2, 4)
+# The round in which curves are tried beside the kernel: the first one with a metric.
+_CURVES_ROUND = 1
+_KERNEL = Kernel("rbf", "median")
+# For time limits, measured: products that a kernel value takes as long as in a round and in a training, later rounds
+# that those of a race take as long as (all alphas, no metric yet, and a trial of curves), and a late best round.
+_OF_ROUND, _OF_TRAINING = 400.0, 600.0
+_FIRST_ROUNDS = 5.0
+_USUAL_ROUND = 7
+
+
+@dataclass
+class _Part:
+    """Rows that one metric is learned from.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Those of a round: a sample of what is not held out.
+    folds : ndarray of int
+        The folds that are held out.
+    metrics : list of ndarray or None
+        Of each round so far, and of the next.
+    """
+
+    rows: np.ndarray
+    folds: np.ndarray
+    metrics: list[np.ndarray | None] = field(default_factory=lambda: [None])
+
+
+class _Sums(NamedTuple):
+    """Kernel, basis vectors and curves, with their sums over the rows of a training."""
+
+    functions: tuple[Kernel, np.ndarray, Curves | None]
+    moments: Moments
+
+    def solve(self, alphas: np.ndarray) -> Expansion:
+        kernel, basis, curves = self.functions
+        return solve_expansion(kernel, basis, self.moments, alphas, curves)
+
+
+class _Round(NamedTuple):
+    """What one training for each metric gives.
+
+    Attributes
+    ----------
+    models : list of Expansion
+    choice : int
+        The place of the best alpha.
+    scores : ndarray of shape (f,)
+        Of each fold at this alpha.
+    predictions : ndarray of shape (m,)
+        Of held-out rows.
+    """
+
+    models: list[Expansion]
+    choice: int
+    scores: np.ndarray
+    predictions: np.ndarray
+
+
+class Search:
+    """The rounds of one view.
+
+    Parameters
+    ----------
+    task : Task
+    view : tuple of str
+
+    Attributes
+    ----------
+    scores : list of ndarray of shape (f,)
+        Of each round and fold, at the alpha that is best on the whole.
+    alphas : list of float
+    predictions : list of ndarray of shape (m,)
+        Of held-out rows, in the same way.
+    models : list of (Expansion, int)
+        The model of each round that has the first metric, and the place of this alpha.
+    has_curves : bool
+        Whether features have curves of their own.
+    """
+
+    def __init__(self, task: Task, view: tuple[str, ...]):
+        self.task, self.view, self.X = task, view, task.views[view]
+        self.has_curves = False
+        self.scores: list[np.ndarray] = []
+        self.alphas: list[float] = []
+        self.predictions: list[np.ndarray] = []
+        self.models: list[tuple[Expansion, int]] = []
+        self._parts = _parts(task)
+        self._ended = False
+
+    def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
+        """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
+        while len(self.scores) < n_rounds and not self._ended:
+            found = self._try()
+            if len(self.scores) == _CURVES_ROUND:
+                self.has_curves = True
+                curved = self._try()
+                self.has_curves = clearly_positive(curved.scores - found.scores)
+                if self.has_curves:
+                    found = curved
+            self.scores.append(found.scores)
+            self.alphas.append(float(found.models[0].alphas[found.choice]))
+            self.predictions.append(found.predictions)
+            self.models.append((found.models[0], found.choice))
+            rises = len(self.scores) <= _LOOK_BACK or clearly_positive(
+                self.scores[-1] - self.scores[-1 - _LOOK_BACK]
+            )
+            self._ended = not rises or len(self.scores) > _ROUNDS or not self._update(found)
+
+    def _try(self) -> _Round:
+        """One training for each metric."""
+        alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
+        size = _round_basis(self.task.n_rows)
+        models = self.train([(part.rows, part.metrics[-1]) for part in self._parts], alphas, size)
+        predictions = np.empty((alphas.shape[0], self.task.n_rows))
+        for part, model in zip(self._parts, models, strict=True):
+            held_out = np.concatenate([self.task.folds.tests[fold] for fold in part.folds])
+            predictions[:, held_out] = model.predict(self.X[held_out])
+        table = self.task.folds.of(predictions)
+        choice = choose(self.task.folds.mean(table), alphas)[0]
+        return _Round(models, choice, table[choice], predictions[choice])
+
+    def is_behind(self, others: Sequence[Search]) -> bool:
+        """Whether another view is clearly ahead after as many rounds, or too many are."""
+        n_rounds = min(len(one.scores) for one in (self, *others))
+        ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others]
+        n_ahead = sum(bool(self.task.folds.mean(one) > 0) for one in ahead)
+        return n_ahead >= _WINNERS or any(clearly_positive(one, errors=_BEHIND) for one in ahead)
+
+    def metric_without(self, fold: int, number: int) -> np.ndarray | None:
+        """The metric of a round that was learned without a fold."""
+        return next(part.metrics[number] for part in self._parts if fold in part.folds)
+
+    def mean_metric(self, number: int) -> np.ndarray | None:
+        """The mean of all metrics of a round."""
+        metrics = [part.metrics[number] for part in self._parts]
+        return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
+
+    def train(
+        self, sets: Sequence[tuple[np.ndarray, np.ndarray | None]], alphas: np.ndarray, size: int
+    ) -> list[Expansion]:
+        """Expansions on ``size`` basis vectors at every alpha, one for each set of rows with its metric.
+
+        Few rows go side by side. Of many rows the sums, which take the time, are shared out among all threads: there
+        are fewer sets than a machine may have processors.
+        """
+        task = self.task
+        if task.device is not None:
+            return [task.device.take(self._sums(*one, size).solve(alphas)) for one in sets]
+        if task.n_rows < _SHARE_FROM:
+            return with_small_matrices(lambda k: self._sums(*sets[k], size).solve(alphas), len(sets))
+        sums = [self._sums(*one, size) for one in sets]
+        return with_small_matrices(lambda k: sums[k].solve(alphas), len(sets))
+
+    def _sums(self, rows: np.ndarray, metric: np.ndarray | None, size: int) -> _Sums:
+        X, task = self.X, self.task
+        functions = _functions(X, rows, metric, size, self.has_curves, task.seed)
+        kernel, basis, curves = functions
+        sum_up = kernel_moments if task.device is None else task.device.kernel_moments
+        is_global = task.queries.n_groups == 1
+        moments = sum_up(
+            kernel, basis, X.__getitem__, task.y, task.queries, rows, is_global=is_global, curves=curves
+        )
+        return _Sums(functions, moments)
+
+    def _update(self, found: _Round) -> bool:
+        """The next metric of every part; False where the gradients of one are all zero."""
+
+        def metric_of(place: int) -> np.ndarray | None:
+            return _next_metric(found.models[place], found.choice, self.X, self._parts[place].rows)
+
+        metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
+        if any(one is None for one in metrics):
+            return False
+        for part, metric in zip(self._parts, metrics, strict=True):
+            part.metrics.append(metric)
+        return True
+
+
+def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
+    """A kernel whose metric is learned in rounds; None where another view is clearly ahead."""
+    search = task.searches.setdefault(view, Search(task, view)) if task.rivals else Search(task, view)
+    if view in task.rivals:
+        rivals = [task.searches.setdefault(one, Search(task, one)) for one in task.rivals if one != view]
+        for one in (search, *rivals):
+            one.advance(_RACE_ROUNDS)
+        if search.is_behind(rivals):
+            return None
+    search.advance()
+    return _member_of_sample(task, search) if task.is_sample else _train_members(task, search)
+
+
+def _member_of_sample(task: Task, search: Search) -> Member:
+    """The best round as it is: its predictions tell what share the view deserves, and more rows will be learned from.
+
+    The model is one of this round, which stands for the one to come.
+    """
+    table, settings = np.array(search.scores), np.array(search.predictions)
+    best = task.folds.best(table)
+    learner = as_estimator(*search.models[best], best, task.queries.n_groups)
+    extend = _extension(task, search, search.alphas[best])
+    unbiased = nested(task.folds, settings, table)
+    return Member(learner, settings[best], unbiased, learner.feature_importances_, described(learner), extend)
+
+
+def _train_members(task: Task, search: Search) -> Member:
+    """The trainings that the rounds were for."""
+    folds, table = task.folds, np.array(search.scores)
+    chosen, best = _rounds(task, search), folds.best(table)
+    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
+
+    sets = [
+        (rows_outside(task.n_rows, test), search.metric_without(fold, chosen[fold]))
+        for fold, test in enumerate(folds.tests)
+    ]
+    models = search.train([*sets, (np.arange(task.n_rows), search.mean_metric(best))], alphas, size)
+    settings = np.empty((alphas.shape[0], task.n_rows))
+    for test, model in zip(folds.tests, models):
+        settings[:, test] = model.predict(search.X[test])
+    scores = folds.of(settings)
+    choice = choose(folds.mean(scores), alphas)[0]
+    learner = as_estimator(models[-1], choice, best, task.queries.n_groups)
+
+    extend = _extension(task, search, alphas[choice])
+    unbiased = nested(folds, settings, scores)
+    return Member(
+        learner, settings[choice], unbiased, learner.feature_importances_, described(learner), extend
+    )
+
+
+def _rounds(task: Task, search: Search) -> list[int]:
+    """For each fold the round that the others prefer."""
+    table = np.array(search.scores)
+    return [task.folds.best(table, without=fold) for fold in range(len(task.folds.tests))]
+
+
+def _extension(task: Task, search: Search, alpha: float) -> Extension:
+    """What trains the member on more rows."""
+    chosen = _rounds(task, search)
+    metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
+    plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
+    kept = {
+        "metrics": np.stack([plain if one is None else one for one in metrics]),
+        "rounds": np.array(chosen),
+        "alpha": alpha,
+        "has_curves": search.has_curves,
+    }
+    return Extension(train_on_everything, task, search.view, kept, is_kernel=True)
+
+
+def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
+    """The metric that the gradients of a model at some of its rows give; None where all are zero."""
+    gradients = model.gradients(X[_drawn(rows, GRADIENT_ROWS, 0)], place)
+    metric = average_gradient_metric(gradients[:, :, None], full=False)
+    return None if metric is None else np.where(metric < _LEAST_FACTOR, 0.0, metric)
+
+
+def _threads(task: Task) -> int | None:
+    """A device takes one training after the other."""
+    return None if task.device is None else 1
+
+
+def n_basis(n_rows: int) -> int:
+    """Basis vectors for this many rows."""
+    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
+
+
+def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
+    """Operations for rows and columns, after the race where there is one."""
+    rounds = max(0, min(best_round + 1 + _LOOK_BACK, _ROUNDS + 1) - _RACE_ROUNDS)
+    first = 0.0 if m >= RACE_FROM else _FIRST_ROUNDS
+    return (first + rounds) * _cost_of_round(m, n) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
+
+
+def cost_of_race(m: int, widths: Sequence[int]) -> float:
+    """Operations of the first rounds of all rivals, views with these numbers of columns."""
+    return _FIRST_ROUNDS * sum(_cost_of_round(m, n) for n in widths)
+
+
+def _cost_of_round(m: int, n: int) -> float:
+    n_sets = 5 if m < _SHARE_FROM else _METRICS
+    rows = min((1 - 1 / n_sets) * m, _ROUND_ROWS)
+    return n_sets * rows * _round_basis(m) * (_OF_ROUND + n)
+
+
+def _round_basis(n_rows: int) -> int:
+    low, high = _ROUND_BASIS
+    return min(n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
+
+
+def _parts(task: Task) -> list[_Part]:
+    tests = task.folds.tests
+    n_metrics = len(tests) if task.n_rows < _SHARE_FROM else min(_METRICS, len(tests))
+    parts = []
+    for folds in np.array_split(np.arange(len(tests)), n_metrics):
+        rows = rows_outside(task.n_rows, np.concatenate([tests[fold] for fold in folds]))
+        taken = encode_queries(task.queries.codes[rows], rows.shape[0]).sample(_ROUND_ROWS)
+        parts.append(_Part(rows[taken], folds))
+    return parts
+
+
+def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
+    if rows.shape[0] <= size:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
+
+
+def _functions(
+    X: np.ndarray, rows: np.ndarray, metric: np.ndarray | None, size: int, has_curves: bool, seed: int
+) -> tuple[Kernel, np.ndarray, Curves | None]:
+    """The kernel, basis vectors and curves that some rows are given for a metric."""
+    basis = X[_drawn(rows, size, seed)]
+    kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
+    curves = Curves.along(X[rows], metric) if has_curves and metric is not None else None
+    return kernel, basis, curves
+
+
+def train_on_everything(
+    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+) -> tuple[RankRFM | KernelAndCurves, np.ndarray]:
+    """A metric that has not seen the fold that is left out, more basis vectors, all other rows.
+
+    More rows want less regularisation: alpha is chosen anew by the fold. What is predicted for one half of its queries
+    is chosen by the other half.
+    """
+    X, fold = task.views[view], everything.fold
+    metric, test = settings["metrics"][fold], task.folds.tests[fold]
+    metric, has_curves = None if np.isnan(metric).any() else metric, bool(settings["has_curves"])
+    rows, size = rows_outside(task.n_rows, test), n_basis(everything.n_rows)
+    kernel, basis, curves = _functions(X, rows, metric, size, has_curves, task.seed)
+    moments = everything.kernel_moments(kernel, basis, curves, view)
+    model = solve_expansion(kernel, basis, moments, settings["alpha"] * _AROUND, curves)
+    halves, predictions = halves_of(task, test), model.predict(X[test])
+    scores = halves.of(predictions)
+    chosen = as_estimator(model, halves.best(scores), int(settings["rounds"][fold]), task.queries.n_groups)
+    return chosen, nested(halves, predictions, scores)
+
+
+__all__ = ["RACE_FROM", "Search", "cost", "cost_of_race", "learned_kernel", "n_basis", "train_on_everything"]

@@ -1,5 +1,0 @@
-"""Small data that comes with the library, made by seeded functions: nothing to download, nothing to license."""
-
-from .shop import DemoData, load_demo
-
-__all__ = ["DemoData", "load_demo"]

@@ -1,5 +1,0 @@
-"""Which features to keep: greedy selection by exact held-out predictions."""
-
-from .greedy import GreedySelector
-
-__all__ = ["GreedySelector"]

@@ -1,0 +1,1 @@
+"""Compiled loops of kernels: sparse products, expansions in basis vectors."""

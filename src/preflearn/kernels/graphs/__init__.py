@@ -1,0 +1,1 @@
+"""Labelled graphs as features and kernels: all paths, Weisfeiler-Lehman."""

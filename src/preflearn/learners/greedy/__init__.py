@@ -1,0 +1,1 @@
+"""Greedy selection of features by exact held-out predictions."""

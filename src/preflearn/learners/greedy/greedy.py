@@ -1,0 +1,320 @@
+"""GreedySelector: one feature after the other, each time the one that helps held-out predictions most."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ...comparisons import encode_queries
+from ...comparisons.inputs import read_alpha
+from ...model_selection._choice import compared_within, read_scoring, without_rounding
+from ...model_selection._folds import Folds, read_folds
+from ...model_selection._problem import LearningProblem
+from ...numerics.namespace import refuse_repeated_columns
+from ...numerics.onnx_graph import Graph, Value
+from ...numerics.threads import blas_at_rest
+from ...plots import on_axes
+from ...progress import Counter
+from ..rankrls import RankRLS
+from ..rls import RLS
+from .rounds import Rounds
+
+# Number of held-out predictions of candidates that are scored together.
+_BLOCK = 1 << 23
+_SQUARED_ERROR = "neg_mean_squared_error"
+
+
+class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
+    """Select features for `RLS` or `RankRLS` one by one, by exact held-out predictions.
+
+    In every round each remaining feature is tried together with the chosen ones, its model held out by algebra, and the
+    one with the best held-out score is kept: O(kmn) for k of n features and m rows, the same number of operations as k
+    passes over the data.
+
+    Parameters
+    ----------
+    estimator : RLS or RankRLS
+        With the linear kernel; its alpha is that of every model tried. Not modified.
+    n_features_to_select : int
+        k.
+    cv : str, int, splitter or iterable of test index arrays, default="leave-query-out"
+        As in `preflearn.model_selection.cross_val_predict`; every row is held out once, and for `RankRLS` the
+        folds hold whole queries.
+    scoring : str, callable or None, default=None
+        A metric's name, or a function of (y, scores, qid) where greater is better. None is the held-out squared
+        error (of pairs for `RankRLS`), which is by far the fastest: other measures are evaluated for each
+        candidate.
+    verbose : int, default=0
+        Count the rounds on standard error.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (k,)
+        Numbers of the features in the order of their choice.
+    support_ : bool ndarray of shape (n,)
+    cv_scores_ : ndarray of shape (k,)
+        Held-out score after each choice. It is the best of many, so it is optimistic for few rows and many features.
+    scoring_ : str or callable
+    estimator_ : RLS or RankRLS
+        Trained on the selected features.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Folds of several rows take no copy of the data (a ranking takes one for its differences), single rows take one after
+    a few features. Reference: Pahikkala, Airola and Salakoski,
+    "Speeding up greedy forward selection for regularized least-squares", ICMLA 2010; Pahikkala, Airola, Naula and
+    Salakoski, "Greedy RankRLS: a linear time algorithm for learning sparse ranking models", SIGIR workshop on
+    feature generation and selection 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn import RankRLS
+    >>> from preflearn.feature_selection import GreedySelector
+    >>> X = np.random.default_rng(0).normal(size=(200, 30))
+    >>> y, qid = 2 * X[:, 4] - X[:, 7], np.repeat(np.arange(20), 10)
+    >>> selector = GreedySelector(RankRLS(), 2).fit(X, y, qid=qid)
+    >>> selector.selected_
+    array([4, 7])
+    >>> selector.transform(X).shape
+    (200, 2)
+    """
+
+    __metadata_request__fit = {"qid": True}
+
+    def __init__(
+        self, estimator, n_features_to_select, *, cv="leave-query-out", scoring=None, verbose=0
+    ) -> None:
+        self.estimator, self.n_features_to_select = estimator, n_features_to_select
+        self.cv, self.scoring, self.verbose = cv, scoring, verbose
+
+    def fit(self, X, y, *, qid=None) -> Self:
+        """Select features, and train the estimator on them.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, n)
+        y : array-like of shape (m,)
+        qid : array-like of shape (m,), optional
+            Query labels.
+
+        Returns
+        -------
+        self
+        """
+        model = self._read_estimator()
+        table = X
+        refuse_repeated_columns(X)
+        X = validate_data(self, X, dtype=np.float64, order="C", accept_sparse="csr")
+        if sp.issparse(X):
+            raise TypeError(
+                "Greedy selection works on dense columns: found a sparse matrix. Pass X.toarray()."
+            )
+        n_select = self._read_number(X.shape[1])
+        problem = LearningProblem.read(model, X, y, qid)
+        if not problem.single:
+            raise ValueError("GreedySelector selects for one output: y has several columns.")
+        folds = self._read_folds(X, y, qid)
+        scoring = self._read_scoring()
+        with blas_at_rest():  # the rounds have their own threads
+            search = _Search(problem, folds, read_alpha(model.alpha), scoring, qid)
+            self._select(search, n_select)
+        self.scoring_ = _SQUARED_ERROR if self.scoring is None else self.scoring
+        options = {"qid": qid} if isinstance(model, RankRLS) else {}
+        selected = self.transform(table)
+        with blas_at_rest():  # few columns are not worth its threads
+            self.estimator_ = model.fit(selected, y, **options)
+        return self
+
+    def _select(self, search: _Search, n_select: int) -> None:
+        """Round after round."""
+        counter = Counter(type(self).__name__, n_select, "features", self.verbose)
+        chosen: list[int] = []
+        scores = []
+        for number in range(n_select):
+            feature, score = search.best(chosen)
+            chosen.append(feature)
+            scores.append(score)
+            counter(number + 1)
+        self.selected_, self.cv_scores_ = np.array(chosen), np.array(scores)
+
+    def _read_folds(self, X: np.ndarray, y: Any, qid: Any) -> Folds:
+        if isinstance(self.cv, str) and self.cv == "leave-one-out" and X.shape[0] > 1:
+            rows = list(np.arange(X.shape[0])[:, None])
+            return Folds(rows, rows)  # a partition, which need not be checked row by row
+        folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
+        held_out = np.concatenate(folds.tests)
+        if held_out.shape[0] != X.shape[0] or np.unique(held_out).shape[0] != X.shape[0]:
+            raise ValueError(
+                "Greedy selection holds out every row once: the folds of cv must cover all rows."
+            )
+        return folds
+
+    def _read_estimator(self) -> Any:
+        estimator = self.estimator
+        if type(estimator) not in (RLS, RankRLS):
+            raise TypeError(
+                f"GreedySelector selects features for RLS or RankRLS: found {type(estimator).__name__}. "
+                "Choose alpha beforehand, with RLSCV or RankRLSCV on all features."
+            )
+        if estimator.kernel != "linear" or estimator._wants_reduced_set():
+            raise ValueError(
+                "Features are selected for the linear kernel without basis vectors: found "
+                f"kernel={estimator.kernel!r}, n_basis={estimator.n_basis!r}, basis={estimator.basis!r}."
+            )
+        return clone(estimator)
+
+    def _read_number(self, n_features: int) -> int:
+        number = self.n_features_to_select
+        if not isinstance(number, Integral) or isinstance(number, bool) or not 1 <= int(number) <= n_features:
+            raise ValueError(
+                f"n_features_to_select must be a number from 1 to {n_features}, the features of X: found "
+                f"{number!r}."
+            )
+        return int(number)
+
+    def _read_scoring(self) -> Any:
+        """None for the squared error, whichever name was given."""
+        if self.scoring is None or self.scoring == _SQUARED_ERROR:
+            return None
+        read_scoring(self.scoring)
+        return self.scoring
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `transform` computes, recorded (`numerics.graph`)."""
+        return graph.columns(X, np.flatnonzero(self.support_))
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        return self.support_
+
+    @property
+    def support_(self) -> np.ndarray:
+        """Which features are selected."""
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.selected_] = True
+        return mask
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded selector is checked for (`preflearn.tables.models.fitted`)."""
+        if "estimator_" not in vars(self):
+            return {}
+        return {"selected_": "k < n", "cv_scores_": "k", "estimator_.n_features_in_": "= k"}
+
+    def transform(self, X) -> Any:
+        """The selected features.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, n)
+
+        Returns
+        -------
+        ndarray of shape (m, n_features_to_select)
+        """
+        refuse_repeated_columns(X)
+        return super().transform(X)
+
+    def predict(self, X) -> np.ndarray:
+        """Scores by the model of the selected features.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, n)
+            All features.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict(self.transform(X))
+
+    @on_axes
+    def plot_scores(self, ax: Any) -> None:
+        """The held-out score over the number of features."""
+        check_is_fitted(self)
+        names = self.get_feature_names_out() if hasattr(self, "feature_names_in_") else None
+        numbers = np.arange(1, self.selected_.shape[0] + 1)
+        ax.plot(numbers, self.cv_scores_, marker="o")
+        if names is not None:
+            for number, score, feature in zip(numbers, self.cv_scores_, self.selected_, strict=True):
+                ax.annotate(
+                    str(self.feature_names_in_[feature]), (number, score), rotation=45, fontsize="small"
+                )
+        ax.set(xlabel="features selected", ylabel=f"held-out {self.scoring_}")
+
+
+class _Search:
+    """The rounds with the measure that decides."""
+
+    def __init__(self, problem: LearningProblem, folds: Folds, alpha: float, scoring: Any, qid: Any) -> None:
+        task = problem.tasks()[0]
+        self._y = problem.scores[:, 0]
+        self._half_inverse = None
+        X, target = problem.X, self._y
+        if isinstance(problem.estimator, RankRLS):
+            if not task.has_half:
+                raise ValueError(
+                    f"Greedy selection has no closed form for cost={problem.estimator.cost!r}: use "
+                    "'magnitude' or 'unit'."
+                )
+            self._refuse_parts_of_queries(problem, folds)
+            X, target, self._half_inverse = task.half(X), task.half_target[:, 0], task.half_inverse
+        self._rounds = Rounds(X, target, folds.tests, alpha, intercept=problem.intercept)
+        self._scoring = scoring
+        self._measure = read_scoring(_SQUARED_ERROR if scoring is None else scoring)
+        if scoring is None:
+            return
+        if self._half_inverse is None:
+            # A regression's predictions are on the scale of y in every fold.
+            self._within = encode_queries(qid, problem.n_rows).codes
+        else:
+            self._within = compared_within(folds, problem.queries)
+        if self._measure.compares_rows and np.unique(self._within).shape[0] == problem.n_rows:
+            raise ValueError(
+                f"scoring={scoring!r} compares rows of a query, and no two rows share one here: pass qid."
+            )
+
+    @staticmethod
+    def _refuse_parts_of_queries(problem: LearningProblem, folds: Folds) -> None:
+        queries = problem.queries
+        for number, rows in enumerate(folds.tests):
+            touched = np.unique(queries.codes[rows])
+            if int(queries.counts[touched].sum()) != rows.shape[0]:
+                raise ValueError(
+                    f"Fold {number} holds out part of a query: greedy selection for RankRLS holds out whole "
+                    "queries. Pass qid with cv='leave-query-out' or a number of folds."
+                )
+
+    def best(self, chosen: list[int]) -> tuple[int, float]:
+        """The next feature and its held-out score."""
+        m, n = self._rounds.X.shape
+        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(m, n)
+        scores[chosen] = -np.inf
+        feature = int(np.argmax(scores))
+        self._rounds.add(feature)
+        if self._scoring is None:  # the same, but not as a difference of larger numbers
+            return feature, -self._rounds.error() / m
+        return feature, float(scores[feature])
+
+    def _by_measure(self, m: int, n: int) -> np.ndarray:
+        residual = self._rounds.residuals()
+        y = self._y[:, None]
+        scores = np.empty(n)
+        step = max(1, _BLOCK // m)
+        for first in range(0, n, step):
+            held_out = np.ascontiguousarray(residual[:, first : first + step])
+            if self._half_inverse is not None:
+                held_out = self._half_inverse(held_out)
+            for k in range(held_out.shape[1]):
+                f = without_rounding((y - held_out[:, [k]]).T).T
+                scores[first + k] = self._measure(y, f, self._within)
+        return scores

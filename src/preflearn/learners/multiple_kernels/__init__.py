@@ -1,0 +1,1 @@
+"""Learners that weight several kernels."""

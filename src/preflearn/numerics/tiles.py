@@ -1,0 +1,278 @@
+"""Factorisations of large symmetric matrices, by tiles.
+
+A matrix is split in halves until its parts are small enough for one call of LAPACK; all other work is products and
+triangular solves of tiles. A tile is one call of BLAS in one thread, without the interpreter lock, and the tiles of a
+step are taken in turn by the threads of `threads`:
+
+- a thread that loses its processor to another program delays one tile, not every step of every routine;
+- the threads of BLAS itself are not used, and so neither is OpenBLAS's threaded ``potrf``, which crashes on matrices of
+  about 17,000 rows and more;
+- Ctrl-C is noticed between two tiles, and nothing is left running.
+
+With the halves of A = C Cᵀ, where C is lower triangular,
+
+    A₁₁ = C₁₁ C₁₁ᵀ,   C₂₁ = A₂₁ C₁₁⁻ᵀ,   A₂₂ - C₂₁ C₂₁ᵀ = C₂₂ C₂₂ᵀ,
+
+    (C⁻¹)₂₁ = -C₂₂⁻¹ C₂₁ C₁₁⁻¹,   (Cᵀ C)₁₁ = C₁₁ᵀ C₁₁ + C₂₁ᵀ C₂₁,   (Cᵀ C)₂₁ = C₂₂ᵀ C₂₁.
+
+Matrices are Fortran-ordered, of float32 or float64, and changed in place; only their lower triangle is used.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .routines import blas, lapack
+from .threads import blas_at_rest, in_turns, over_ranges, threads_at_hand
+
+# Rows and columns of a part that LAPACK factors in one thread, and of a tile at most and at least.
+_LEAF = 256
+_TILE = 512
+_LEAST_TILE = 64
+# From this many rows or columns on, a product has enough tiles; otherwise, multiplications that are worth a thread.
+_WIDE = 512
+_LEAST_WORK = 1 << 20
+# Multiplications of a tile that take much longer than handing it to a thread.
+_LEAST_TILE_WORK = 1 << 22
+# Every thread should have a few tiles to take, so that none waits long for the last one.
+_TILES_EACH = 3
+
+
+def cholesky(A: np.ndarray) -> int:
+    """The lower factor of A in its lower triangle; 0, or the first leading minor (from 1) that is not positive.
+
+    n³ / 3 operations. The upper triangle is left as it is.
+    """
+    with blas_at_rest():
+        return _factor(A, 0, A.shape[0])
+
+
+def invert_triangle(C: np.ndarray) -> int:
+    """The inverse of the lower triangular C in its place; 0, or the first diagonal entry (from 1) that is zero.
+
+    n³ / 3 operations.
+    """
+    zeros = np.flatnonzero(np.diagonal(C) == 0)
+    if zeros.size:
+        return int(zeros[0]) + 1
+    with blas_at_rest():
+        _invert(C, 0, C.shape[0])
+    return 0
+
+
+def inverse_from_factor(C: np.ndarray) -> int:
+    """(C Cᵀ)⁻¹ in the lower triangle of C, from the lower factor C; the answer is that of `invert_triangle`.
+
+    2 n³ / 3 operations.
+    """
+    info = invert_triangle(C)
+    if info == 0:
+        with blas_at_rest():
+            _square(C, 0, C.shape[0])
+    return info
+
+
+def solve_with_factor(C: np.ndarray, B: np.ndarray) -> None:
+    """B ← (C Cᵀ)⁻¹ B for the lower factor C, some columns of B per thread. 2 n² operations a column."""
+    n = C.shape[0]
+
+    def solve(first: int, last: int) -> None:
+        lapack("potrs", C.dtype, "L", n, last - first, C, n, B[:, first:], n)
+
+    with blas_at_rest():
+        in_turns(solve, column_tiles(0, B.shape[1], 2.0 * n * n))
+
+
+def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray, factor: float = 1.0) -> None:
+    """C ← C + factor Aᵀ B for C-contiguous A and B; where they are one array, in the lower triangle only.
+
+    Tiles of C side by side, or, where C is small, rows of A and B.
+    """
+    symmetric = A is B
+    with blas_at_rest():
+        if max(C.shape) >= _WIDE:
+            shape = (
+                lower_tiles(0, C.shape[0], C.shape[0], A.shape[0])
+                if symmetric
+                else _all_tiles(C.shape[0], C.shape[1], A.shape[0])
+            )
+            in_turns(lambda *tile: _add_tile(C, A, B, factor, symmetric, *tile), shape)
+            return
+
+        whole, least = (0, C.shape[0], 0, C.shape[1]), 1 + _LEAST_WORK // C.size
+        if threads_at_hand() == 1 or A.shape[0] < 2 * least:
+            _add_tile(C, A, B, factor, symmetric, *whole)
+            return
+
+        def some_rows(first: int, last: int) -> np.ndarray:
+            part = np.zeros_like(C)
+            _add_tile(part, A[first:last], B[first:last], factor, symmetric, *whole)
+            return part
+
+        for part in over_ranges(some_rows, A.shape[0], least=least):
+            C += part
+
+
+def add_square(C: np.ndarray, A: np.ndarray) -> None:
+    """C ← C + Aᵀ A in the lower triangle for a C-contiguous A, as one tile."""
+    _add_tile(C, A, A, 1.0, True, 0, C.shape[0], 0, C.shape[1])
+
+
+def _add_tile(C, A, B, factor: float, symmetric: bool, i: int, i_end: int, j: int, j_end: int) -> None:
+    n, depth, part = C.shape[0], A.shape[0], C[i:, j:]
+    # Row-major A is Aᵀ for BLAS.
+    if symmetric and i == j:
+        blas("syrk", C.dtype, "L", "N", i_end - i, depth, factor, A[:, i:], n, 1.0, part, n)
+    else:
+        blas(
+            "gemm", C.dtype, "N", "T", i_end - i, j_end - j, depth, factor, A[:, i:], n, B[:, j:], B.shape[1], 1.0,
+            part, n,
+        )  # fmt: skip
+
+
+def divide_rows(B: np.ndarray, C: np.ndarray) -> None:
+    """B ← B C⁻ᵀ for the C-contiguous B and the lower triangular C, some rows of B per thread. n² operations a row."""
+    n = C.shape[0]
+
+    def divide(first: int, last: int) -> None:
+        # Row-major B is Bᵀ for BLAS: C⁻¹ Bᵀ = (B C⁻ᵀ)ᵀ.
+        blas("trsm", B.dtype, "L", "L", "N", "N", n, last - first, 1.0, C, n, B[first:], n)
+
+    with blas_at_rest():
+        in_turns(divide, column_tiles(0, B.shape[0], n * n))
+
+
+def _halves(start: int, stop: int) -> int:
+    """The middle of a range, at a multiple of the leaves."""
+    return start + _LEAF * max(1, -(-(stop - start) // (2 * _LEAF)))
+
+
+def _factor(A: np.ndarray, start: int, stop: int) -> int:
+    """Factor the columns from start to stop, rows below included, once all earlier columns have been subtracted."""
+    n = A.shape[0]
+    if stop - start <= _LEAF:
+        info = lapack("potrf", A.dtype, "L", stop - start, A[start:, start:], n)
+        if info == 0 and stop < n:
+            C = A[start:, start:]
+
+            def divide(first: int, last: int) -> None:
+                blas(
+                    "trsm", A.dtype, "R", "L", "T", "N", last - first, stop - start, 1.0, C, n, A[first:, start:], n
+                )  # fmt: skip
+
+            in_turns(divide, column_tiles(stop, n, (stop - start) ** 2))
+        return info + start if info else 0
+    middle = _halves(start, stop)
+    info = _factor(A, start, middle)
+    if info:
+        return info
+    _subtract_product(A, start, middle, stop)
+    return _factor(A, middle, stop)
+
+
+def _subtract_product(A: np.ndarray, start: int, middle: int, stop: int) -> None:
+    """A₂₂ ← A₂₂ - C₂₁ C₂₁ᵀ in the columns from middle to stop, C₂₁ standing in those from start to middle."""
+    n, depth = A.shape[0], middle - start
+
+    def subtract(i: int, i_end: int, j: int, j_end: int) -> None:
+        if i == j:
+            blas("syrk", A.dtype, "L", "N", i_end - i, depth, -1.0, A[i:, start:], n, 1.0, A[i:, i:], n)
+        else:
+            blas(
+                "gemm", A.dtype, "N", "T", i_end - i, j_end - j, depth, -1.0, A[i:, start:], n, A[j:, start:], n, 1.0,
+                A[i:, j:], n,
+            )  # fmt: skip
+
+    in_turns(subtract, lower_tiles(middle, stop, n, depth))
+
+
+def lower_tiles(start: int, stop: int, n: int, depth: int) -> list[tuple[int, int, int, int]]:
+    """First and last row and column of the tiles on and below the diagonal, in the columns from start to stop.
+
+    For a product over ``depth`` columns: a tile must be worth the time that it takes to hand it to a thread.
+    """
+    area = (stop - start) * (n - (start + stop) // 2)
+    tile = _square_tile(area, depth)
+    return [
+        (i, i_end, j, j_end)
+        for j, j_end in _ranges(start, stop, tile)
+        for i, i_end in [(j, j_end), *_ranges(j_end, n, tile)]
+    ]
+
+
+def _invert(C: np.ndarray, start: int, stop: int) -> None:
+    n = C.shape[0]
+    if stop - start <= _LEAF:
+        lapack("trtri", C.dtype, "L", "N", stop - start, C[start:, start:], n)
+        return
+    middle = _halves(start, stop)
+    upper, lower = C[start:, start:], C[middle:, middle:]
+
+    def from_right(first: int, last: int) -> None:
+        blas(
+            "trsm", C.dtype, "R", "L", "N", "N", last - first, middle - start, -1.0, upper, n, C[first:, start:], n
+        )  # fmt: skip
+
+    def from_left(first: int, last: int) -> None:
+        blas(
+            "trsm", C.dtype, "L", "L", "N", "N", stop - middle, last - first, 1.0, lower, n, C[middle:, first:], n
+        )  # fmt: skip
+
+    in_turns(from_right, column_tiles(middle, stop, (middle - start) ** 2))
+    in_turns(from_left, column_tiles(start, middle, (stop - middle) ** 2))
+    _invert(C, start, middle)
+    _invert(C, middle, stop)
+
+
+def _square(C: np.ndarray, start: int, stop: int) -> None:
+    """The lower triangle of Cᵀ C in the place of the part of C from start to stop."""
+    n = C.shape[0]
+    if stop - start <= _LEAF:
+        lapack("lauum", C.dtype, "L", stop - start, C[start:, start:], n)
+        return
+    middle = _halves(start, stop)
+    depth = stop - middle
+    _square(C, start, middle)
+
+    def add(i: int, i_end: int, j: int, j_end: int) -> None:
+        if i == j:
+            blas("syrk", C.dtype, "L", "T", i_end - i, depth, 1.0, C[middle:, i:], n, 1.0, C[i:, i:], n)
+        else:
+            blas(
+                "gemm", C.dtype, "T", "N", i_end - i, j_end - j, depth, 1.0, C[middle:, i:], n, C[middle:, j:], n, 1.0,
+                C[i:, j:], n,
+            )  # fmt: skip
+
+    def multiply(first: int, last: int) -> None:
+        blas(
+            "trmm", C.dtype, "L", "L", "T", "N", depth, last - first, 1.0, C[middle:, middle:], n, C[middle:, first:], n
+        )  # fmt: skip
+
+    in_turns(add, lower_tiles(start, middle, middle, depth))
+    in_turns(multiply, column_tiles(start, middle, depth**2))
+    _square(C, middle, stop)
+
+
+def _all_tiles(n_rows: int, n_columns: int, depth: int) -> list[tuple[int, int, int, int]]:
+    """The tiles of a whole matrix, as those of `lower_tiles`."""
+    tile = _square_tile(n_rows * n_columns, depth)
+    return [(*rows, *columns) for columns in _ranges(0, n_columns, tile) for rows in _ranges(0, n_rows, tile)]
+
+
+def column_tiles(start: int, stop: int, work: float) -> list[tuple[int, int]]:
+    """Ranges of columns (or rows), each of about this many multiplications, to be worked on in parallel."""
+    share = (stop - start) // (_TILES_EACH * threads_at_hand())
+    return _ranges(start, stop, _tile(max(share, int(_LEAST_TILE_WORK / max(1.0, work)))))
+
+
+def _square_tile(area: float, depth: int) -> int:
+    share = np.sqrt(area / (_TILES_EACH * threads_at_hand()))
+    return _tile(int(max(share, np.sqrt(_LEAST_TILE_WORK / max(1, depth)))))
+
+
+def _tile(size: int) -> int:
+    return min(max(-(-size // 8) * 8, _LEAST_TILE), _TILE)
+
+
+def _ranges(start: int, stop: int, step: int) -> list[tuple[int, int]]:
+    return [(first, min(first + step, stop)) for first in range(start, stop, step)]

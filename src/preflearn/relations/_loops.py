@@ -1,0 +1,173 @@
+"""Compiled loops over pairs of objects."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..numerics.compiling import njit
+from ..numerics.threads import in_turns, over_ranges
+from ..numerics.vectors import gather_products
+
+# ---------------------------------------------------------------- sampled
+# Products with a kernel of pairs at some pairs only.
+#
+# For coefficients a of the pairs (s_e, t_e) the values
+#
+#     f_h = Σ_e K[r_h, s_e] G[c_h, t_e] a_e
+#
+# at the pairs (r_h, c_h) are entries of K A Gᵀ for a sparse A. The columns c are taken in blocks of T = A Gᵀ, which
+# stay in the cache: each costs one pass over a, and each value one product of a row of K and a column of T, O(e q +
+# h p) in all, and no array of the size of the relation.
+
+_STRIPE = 8  # columns that are summed in one register
+_BLOCK = 128  # columns of T that a thread keeps
+
+_gather = gather_products(_STRIPE)
+_compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+
+
+class SampledProduct:
+    """a ↦ f for fixed pairs; K and G may change.
+
+    Parameters
+    ----------
+    source_rows, source_columns : int arrays of shape (e,)
+        s and t, the pairs that have coefficients.
+    target_rows, target_columns : int arrays of shape (h,)
+        r and c, the pairs whose values are wanted.
+    n_rows, n_columns : int
+        Numbers of objects that s and t are drawn from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K, G = np.diag([1.0, 2.0]), np.diag([3.0, 4.0])
+    >>> SampledProduct([0, 1], [0, 1], [0, 1], [0, 1], 2, 2)(K, G, np.ones(2))
+    array([3., 8.])
+    """
+
+    def __init__(self, source_rows, source_columns, target_rows, target_columns, n_rows: int, n_columns: int):
+        s, t = np.asarray(source_rows), np.asarray(source_columns)
+        r, c = np.asarray(target_rows), np.asarray(target_columns)
+        self._by_row = np.lexsort((t, s))
+        self._columns = t[self._by_row].astype(np.int32)
+        self._starts = np.searchsorted(s[self._by_row], np.arange(n_rows + 1))
+        self._by_block = np.lexsort((c, r, c // _BLOCK))
+        self._target_rows = r[self._by_block].astype(np.int32)
+        self._target_columns = c[self._by_block].astype(np.int32)
+        blocks = np.unique(c // _BLOCK)
+        at = np.searchsorted(c[self._by_block] // _BLOCK, np.append(blocks, blocks[-1:] + 1))
+        self._calls = list(zip((blocks * _BLOCK).tolist(), at[:-1].tolist(), at[1:].tolist(), strict=True))
+        self._n_columns = n_columns
+
+    def __call__(self, K: np.ndarray, G: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """f for coefficients a in the order of the source pairs, shape (h,).
+
+        Parameters
+        ----------
+        K, G : C-contiguous float64 arrays of shape (n_target_rows, n_rows) and (n_target_columns, n_columns)
+        a : ndarray of shape (e,)
+        """
+        values = np.asarray(a, dtype=np.float64)[self._by_row]
+        found = np.empty(self._by_block.shape[0])
+
+        def block(first: int, start: int, stop: int) -> None:
+            last = min(first + _BLOCK, G.shape[0])
+            T = np.empty((last - first, self._starts.shape[0] - 1))
+            _columns_of_product(G, values, self._columns, self._starts, first, T)
+            _values_of_block(K, T, self._target_rows, self._target_columns, first, start, stop, found)
+
+        in_turns(block, self._calls)
+        out = np.empty_like(found)
+        out[self._by_block] = found
+        return out
+
+
+@_compiled
+def _columns_of_product(G, values, columns, starts, first, T):
+    """T[c - first] = A G[c] for the columns of a block, A being sparse by rows."""
+    n_rows = T.shape[1]
+    q = G.shape[1]
+    table = np.empty(q * _STRIPE)
+    sums = np.empty(_STRIPE)
+    for stripe in range(0, T.shape[0], _STRIPE):
+        width = min(_STRIPE, T.shape[0] - stripe)
+        for k in range(_STRIPE):
+            row = first + stripe + min(k, width - 1)
+            for j in range(q):
+                table[j * _STRIPE + k] = G[row, j]
+        for i in range(n_rows):
+            _gather(sums, 0, values, columns, table, starts[i], starts[i + 1])
+            for k in range(width):
+                T[stripe + k, i] = sums[k]
+
+
+@_compiled
+def _values_of_block(K, T, rows, columns, first, start, stop, found):
+    for h in range(start, stop):
+        row, column = K[rows[h]], T[columns[h] - first]
+        total = 0.0
+        for i in range(row.shape[0]):
+            total += row[i] * column[i]
+        found[h] = total
+
+
+def same_column_product(
+    K: np.ndarray, rows: np.ndarray, columns: np.ndarray, a: np.ndarray, n_columns: int
+) -> np.ndarray:
+    """f_h = Σ_{e: c_e = c_h} K[r_h, r_e] a_e, over pairs of one column. O(Σ n_c²) for n_c pairs in column c."""
+    order = np.argsort(columns, kind="stable")
+    starts = np.searchsorted(columns[order], np.arange(n_columns + 1))
+    found = np.empty(order.shape[0])
+    sorted_rows, values = rows[order], np.asarray(a, dtype=np.float64)[order]
+    step = max(1, n_columns // 64)
+    in_turns(
+        lambda first: _within_columns(
+            K, sorted_rows, values, starts, first, min(first + step, n_columns), found
+        ),
+        [(first,) for first in range(0, n_columns, step)],
+    )
+    out = np.empty_like(found)
+    out[order] = found
+    return out
+
+
+@_compiled
+def _within_columns(K, rows, values, starts, first, last, found):
+    for c in range(first, last):
+        for h in range(starts[c], starts[c + 1]):
+            row = K[rows[h]]
+            total = 0.0
+            for e in range(starts[c], starts[c + 1]):
+                total += row[rows[e]] * values[e]
+            found[h] = total
+
+
+# ---------------------------------------------------------------- shrinkage
+# The coefficients of a complete relation, divided by what regularisation leaves of each pair of modes.
+
+
+def shrink(T, rows, columns, product, cartesian, alpha) -> np.ndarray:
+    """T_kl / (product σ_k γ_l + cartesian (σ_k + γ_l) + alpha), shape (k, l).
+
+    Parameters
+    ----------
+    T : float64 array of shape (k, l)
+    rows, columns : float64 arrays of shape (k,) and (l,)
+        σ and γ.
+    product, cartesian, alpha : float
+    """
+    out = np.empty_like(T)
+    weights = (float(product), float(cartesian), float(alpha))
+    over_ranges(
+        _shrink, T.shape[0], T, rows, columns, *weights, out, least=1 + (1 << 15) // max(1, T.shape[1])
+    )
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _shrink(T, rows, columns, product, cartesian, alpha, out, first, last):
+    for k in range(first, last):
+        slope, base = product * rows[k] + cartesian, cartesian * rows[k] + alpha
+        for j in range(T.shape[1]):
+            out[k, j] = T[k, j] / (slope * columns[j] + base)

@@ -1,0 +1,1 @@
+"""Held-out predictions by algebra, one module for each form of the quadratic problem."""

@@ -1,0 +1,409 @@
+r"""Every pair of rows held out of a global ranking or a regression, without refitting.
+
+Without the rows H = {i, j}, the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H.
+There R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean
+of K over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
+For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
+
+t_H + v is the difference of nearly equal numbers where λ is far above the spectrum of G. There, and always for
+features, it is taken as (H t)_H + H_HH v with the hat matrix H = G R, which for features is T D Tᵀ.
+
+With a reduced set, basis vectors among the two leave the model too; each adds a column to the small system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...comparisons import Comparisons
+from ..centred_kernel import centre_both_sides, centred_form, half_of_means
+from ..tridiagonal import product_with_itself
+from .base import STABLE
+from .dual import LARGE_ALPHA, DualHoldOut, explicit_resolvent
+from .feature import FeatureHoldOut
+
+# Entries of one block of R, or of the pairs that are solved together.
+_BLOCK_ENTRIES = 1 << 22
+
+
+def has_pair_form(comparisons: Comparisons) -> bool:
+    """Whether pairs have a closed form: plain regression, or one global ranking with ties included."""
+    if comparisons.is_one_block:
+        return comparisons.n_rows > 3
+    return comparisons.has_half and comparisons.queries is None
+
+
+@dataclass(frozen=True)
+class PairSystem:
+    """What the held-out pairs of one output are computed from. R and x may have a common factor.
+
+    Attributes
+    ----------
+    diagonal : ndarray of shape (m,)
+        Of R.
+    x, t, mean_response : ndarray of shape (m,)
+        R t, t, and β: the mean prediction that one unit of each dual variable adds.
+    mean_f : float
+    kappa : float
+    share : float
+        1 / m for a global ranking, 0 for plain regression.
+    size, alpha : float
+        The trace of G, or its largest eigenvalue, and λ of the training on m - 2 rows in the same unit.
+    R, H : ndarray of shape (m, m) or None
+        H where λ is so large that it had to be formed.
+    W : ndarray of shape (n, m) or None
+        In place of R, which is Wᵀ W.
+    fitted, hat : ndarray of shape (m,) or None
+        H t and the diagonal of H, with H or with features.
+    source : FeatureHoldOut or None
+        Where R and H come from, block by block, when there are features.
+    """
+
+    diagonal: np.ndarray
+    x: np.ndarray
+    t: np.ndarray
+    mean_response: np.ndarray
+    mean_f: float
+    kappa: float
+    share: float
+    size: float
+    alpha: float
+    R: np.ndarray | None = None
+    H: np.ndarray | None = None
+    W: np.ndarray | None = None
+    fitted: np.ndarray | None = None
+    hat: np.ndarray | None = None
+    source: FeatureHoldOut | None = None
+
+    def counts(
+        self,
+        y: np.ndarray,
+        rounding: float,
+        twins: np.ndarray,
+        repair: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6).
+
+        Parameters
+        ----------
+        y : ndarray of shape (m,)
+        rounding : float
+            Predictions that differ by no more than this are tied.
+        twins : int64 array of shape (m,)
+            Rows with the same number are equal, and hence tied regardless of rounding.
+        repair : callable, optional
+            Takes pairs whose small system is ill conditioned to their predictions, shape (p, 2).
+        """
+        columns = (self.diagonal, self.x, self.t, y, twins)
+        tolerance = self.kappa * rounding
+        if self.W is not None:
+            from .._loops import orders_of_pairs
+
+            return orders_of_pairs(self.W, *columns, tolerance)
+        if self._in_loop:
+            from .._loops import pair_order
+
+            return np.concatenate(
+                [pair_order(R, first, *columns, tolerance) for first, R in self._row_blocks()]
+            )
+        parts, m = [], y.shape[0]
+        for first in range(0, m, step := max(1, _BLOCK_ENTRIES // (8 * m))):
+            rows = np.arange(first, min(first + step, m))
+            i, j = np.nonzero(y[rows][:, None] != y)
+            pairs = np.stack([rows[i], j], axis=1)
+            f = tie_twins(self._repaired(pairs, repair), twins[pairs])
+            parts.append(_count(y, pairs, f, rounding)[rows])
+        return np.concatenate(parts)
+
+    @property
+    def _in_loop(self) -> bool:
+        """Whether t_H + v is precise enough to be compared, for every pair."""
+        if self.H is not None:
+            return False
+        if self.source is None:
+            return True
+        return self.alpha <= LARGE_ALPHA * self.size and float(self.diagonal.min()) > np.sqrt(STABLE)
+
+    def _repaired(self, pairs: np.ndarray, repair: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
+        """Predictions minus what they have in common, shape (p, 2)."""
+        found = self._predict(pairs)
+        f, bad = found[:, :2] - found[:, 2:], self.unstable(pairs)
+        if repair is not None and bad.any():
+            f[bad] = repair(pairs[bad])
+        return f
+
+    def unstable(self, pairs: np.ndarray) -> np.ndarray:
+        """Which pairs have a system that is too ill conditioned, where features can tell; shape (p,)."""
+        if self.source is None:
+            return np.zeros(pairs.shape[0], dtype=bool)
+        R_ij = self._entries(pairs)[0]
+        i, j = pairs[:, 0], pairs[:, 1]
+        determinant = self.diagonal[i] * self.diagonal[j] - R_ij**2
+        return np.minimum(determinant, np.minimum(self.diagonal[i], self.diagonal[j])) < STABLE
+
+    def predictions(self, pairs: np.ndarray) -> np.ndarray:
+        """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""
+        if self.source is None and self.H is None:
+            from .._loops import pair_predictions
+
+            R = self.R if self.W is None else product_with_itself(self.W).T
+            return pair_predictions(
+                pairs, R, self.x, self.t, self.mean_response, self.mean_f, self.kappa, self.share
+            )
+        return self._predict(pairs)
+
+    def _predict(self, pairs: np.ndarray) -> np.ndarray:
+        width = 16 if self.source is None else 4 * self.source.s.shape[0]
+        step = max(1, _BLOCK_ENTRIES // width)
+        parts = [self._predict_by_hat(pairs[k : k + step]) for k in range(0, pairs.shape[0], step)]
+        return np.concatenate(parts) if parts else np.empty((0, 3))
+
+    def _row_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        if self.R is not None:
+            yield 0, self.R
+            return
+        assert self.source is not None and self.source.T is not None
+        T, D = self.source.T, self.source.shrink(self.alpha)
+        step = max(1, _BLOCK_ENTRIES // T.shape[0])
+        for first in range(0, T.shape[0], step):
+            R = -(T[first : first + step] * D) @ T.T - self.share
+            R[np.arange(R.shape[0]), first + np.arange(R.shape[0])] += 1.0
+            yield first, R
+
+    def _entries(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """R_ij and H_ij of each pair."""
+        i, j = pairs[:, 0], pairs[:, 1]
+        if self.source is None:
+            assert self.R is not None and self.H is not None
+            return self.R[i, j], self.H[i, j]
+        assert self.source.T is not None
+        T, D = self.source.T, self.source.shrink(self.alpha)
+        H_ij = np.einsum("kc,kc,c->k", T[i], T[j], D)
+        return -H_ij - self.share, H_ij
+
+    def _predict_by_hat(self, pairs: np.ndarray) -> np.ndarray:
+        assert self.fitted is not None and self.hat is not None
+        i, j = pairs[:, 0], pairs[:, 1]
+        R_ij, H_ij = self._entries(pairs)
+        R_ii, R_jj = self.diagonal[i], self.diagonal[j]
+        v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, self.x[i], self.x[j])
+        level = self.mean_f + self.mean_response[i] * v_i + self.mean_response[j] * v_j
+        return np.stack(
+            [
+                level + (self.fitted[i] + self.hat[i] * v_i + H_ij * v_j) / self.kappa,
+                level + (self.fitted[j] + self.hat[j] * v_j + H_ij * v_i) / self.kappa,
+                level,
+            ],
+            axis=1,
+        )
+
+
+def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any, xp: Any = np) -> tuple[Any, Any]:
+    """v = -(R_HH)⁻¹ x_H of many pairs; NaN where rounding leaves no positive determinant. NumPy or device arrays."""
+    determinant = R_ii * R_jj - R_ij * R_ij
+    determinant = xp.where(determinant > 0, determinant, xp.full_like(determinant, xp.nan))
+    return -(R_jj * x_i - R_ij * x_j) / determinant, -(R_ii * x_j - R_ij * x_i) / determinant
+
+
+def order_columns(difference: Any, lower: Any, higher: Any, tied: Any) -> list[Any]:
+    """For pairs (i, j), as truth values: y_j lower with f in that order, tied, any; then the same for y_j higher.
+
+    ``difference`` is f_i - f_j. NumPy or device arrays.
+    """
+    return [
+        lower & ~tied & (difference > 0),
+        lower & tied,
+        lower,
+        higher & ~tied & (difference < 0),
+        higher & tied,
+        higher,
+    ]
+
+
+def tie_twins(f: np.ndarray, twins: np.ndarray) -> np.ndarray:
+    """Predictions of pairs, shape (p, 2), with those of two equal rows made equal."""
+    same = twins[:, 0] == twins[:, 1]
+    f[same] = f[same].mean(axis=1, keepdims=True)
+    return f
+
+
+def _count(y: np.ndarray, pairs: np.ndarray, f: np.ndarray, rounding: float) -> np.ndarray:
+    """Right, tied and all pairs of the first rows with lower y, then with higher y; shape (m, 6)."""
+    i, j = pairs[:, 0], pairs[:, 1]
+    difference, lower = f[:, 0] - f[:, 1], y[j] < y[i]
+    tied = np.abs(difference) <= rounding
+    columns = order_columns(difference, lower, ~lower, tied)
+    found = [np.bincount(i, weights=column, minlength=y.shape[0]) for column in columns]
+    return np.stack(found, axis=1).astype(np.int64)
+
+
+def dual_pair_system(
+    K: np.ndarray, comparisons: Comparisons, alpha: float, kernel_means: np.ndarray | None = None
+) -> PairSystem:
+    """From a kernel matrix, which is overwritten: one Cholesky factorisation and the inverse, m³ operations.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m), C-contiguous
+    comparisons : Comparisons
+        Of one output.
+    alpha : float
+        λ of the estimator.
+    kernel_means : ndarray of shape (1, m), optional
+        As in `DualHoldOut`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the kernel is too ill-conditioned for this alpha.
+    """
+    alpha, kappa, share = pair_scale(comparisons, alpha)
+    mean = half_of_means(K, comparisons, kernel_means)
+    unit, G = centred_form(K, comparisons)
+    trace = float(np.trace(G))
+    alpha /= unit
+    large = alpha > LARGE_ALPHA * trace
+    R = explicit_resolvent(G, alpha, comparisons.anchors(), trace, overwrite=not large)
+    H = G @ R if large else None
+    mean_kernel = None if mean is None else mean[0] / unit
+    return _from_resolvent(R, H, comparisons, mean_kernel, (alpha, kappa, share, trace))
+
+
+def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
+    """From the tridiagonal form that serves every alpha: O(m²), but m³ operations where λ is large.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the kernel is too ill-conditioned for this alpha.
+    """
+    alpha, kappa, share = pair_scale(source.comparisons, alpha)
+    if not source.is_stable(alpha):
+        raise np.linalg.LinAlgError("the resolvent is not precise enough at this alpha")
+    alpha /= source.unit
+    large = alpha > LARGE_ALPHA * source.trace
+    half = None if large else source.half_resolvent(alpha)
+    if half is not None:
+        W, diagonal, x, mean_response = half
+        mean_f = 0.0 if source.mean_kernel is None else float(source.mean_kernel @ x)
+        t = source.comparisons.half_target[:, 0]
+        return PairSystem(diagonal, x, t, mean_response, mean_f, kappa, share, source.trace, alpha, W=W)
+    R, H = source.explicit_resolvent(alpha), None
+    if large:
+        H = source.explicit_hat(alpha)
+        if source.mean_kernel is not None:
+            centre_both_sides(H)
+    return _from_resolvent(R, H, source.comparisons, source.mean_kernel, (alpha, kappa, share, source.trace))
+
+
+def _from_resolvent(
+    R: np.ndarray,
+    H: np.ndarray | None,
+    comparisons: Comparisons,
+    mean: np.ndarray | None,
+    scales: tuple[float, float, float, float],
+) -> PairSystem:
+    """The system of the first output; R is symmetric, and overwritten. H = G R where λ is large."""
+    alpha, kappa, share, trace = scales
+    t = comparisons.half_target[:, 0]
+    if H is not None:
+        R *= alpha  # near the identity, so that no determinant vanishes
+    x = R @ t
+    mean_response, mean_f = np.zeros(t.shape[0]), 0.0
+    if mean is not None:
+        factor = 1.0 if H is None else 1.0 / alpha
+        centre_both_sides(R)
+        mean_response, mean_f = factor * (R @ mean), factor * float(mean @ x)
+    return PairSystem(
+        np.diagonal(R).copy(),
+        x,
+        t,
+        mean_response,
+        mean_f,
+        kappa,
+        share,
+        trace,
+        alpha,
+        R=np.ascontiguousarray(R.T),
+        H=H,
+        fitted=None if H is None else H @ t,
+        hat=None if H is None else np.diagonal(H),
+    )
+
+
+def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:
+    """From features: no m × m array."""
+    comparisons = source.comparisons
+    alpha, kappa, share = pair_scale(comparisons, alpha)
+    assert source.T is not None
+    D = source.shrink(alpha)
+    w = D * source.c[:, 0]
+    t = comparisons.half_target[:, 0]
+    fitted = source.T @ w
+    hat = np.square(source.T) @ D
+    mean_response, mean_f = np.zeros(t.shape[0]), 0.0
+    if share:
+        # β = (mean of Z) D Tᵀ: the mean prediction that one unit of each dual variable adds.
+        mean_response, mean_f = source.T @ (D * source.mean), float(source.mean @ w)
+    return PairSystem(
+        1.0 - share - hat,
+        t - fitted,
+        t,
+        mean_response,
+        mean_f,
+        kappa,
+        share,
+        source.size,
+        alpha,
+        fitted=fitted,
+        hat=hat,
+        source=source,
+    )
+
+
+def pair_scale(comparisons: Comparisons, alpha: float) -> tuple[float, float, float]:
+    """λ for training on m - 2 rows, κ, and 1 / m where rows are compared with each other."""
+    if not comparisons.is_one_block:
+        return alpha, 1.0, 0.0
+    scale = comparisons.drop_half(np.array([0, 1])).scale
+    return alpha / scale, comparisons.block_scale, 1.0 / comparisons.n_rows
+
+
+def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: float) -> np.ndarray:
+    """Predictions for both rows of each pair, and the mean over all rows, when basis vectors leave too; shape (p, 3).
+
+    With y = κ (z - z̄) and the constraints e of the basis vectors among the pair, w' = w - D (Y a + E b) where
+    [Yᵀ D Y - Γ, Yᵀ D E; Eᵀ D Y, Eᵀ D E] [a; b] = [Yᵀ w - Γ p; Eᵀ w], Γ = E_HᵀC E_H and Γ p = κ (s_H - s̄). The 4 × 4
+    systems of many pairs are solved together; rows that are not basis vectors have a unit row and column in place of e.
+    """
+    comparisons = source.comparisons
+    alpha, kappa, share = pair_scale(comparisons, alpha)
+    D = source.shrink(alpha)
+    w = D * source.c[:, 0]
+    assert source.removed_basis is not None
+    out = np.empty((pairs.shape[0], 3))
+    step = max(1, _BLOCK_ENTRIES // (4 * D.shape[0]))
+    for start in range(0, pairs.shape[0], step):
+        part = pairs[start : start + step]
+        Z = source.Z[part]
+        centre = source.mean if share else np.zeros_like(source.mean)
+        number = source.removed_basis.numbers_of_folds(part)
+        E = np.where((number >= 0)[:, :, None], source.E[np.maximum(number, 0)], 0.0)
+        columns = np.concatenate([kappa * (Z - centre), E], axis=1)
+        image = columns * D
+        system = columns @ image.transpose(0, 2, 1)
+        gamma = np.eye(2) - share
+        system[:, :2, :2] -= gamma
+        blank, corner = np.nonzero(number < 0)
+        system[blank, 2 + corner, 2 + corner] = 1.0
+        rhs = columns @ w
+        rhs[:, :2] -= comparisons.half_target[part, 0]
+        solved = np.linalg.solve(system, rhs[:, :, None])
+        weights = w - (image.transpose(0, 2, 1) @ solved)[:, :, 0]
+        out[start : start + step, :2] = np.einsum("khc,kc->kh", Z, weights)
+        out[start : start + step, 2] = weights @ source.mean
+    return out

@@ -1,0 +1,320 @@
+r"""The reduced set without K_MR in memory: passes over the rows, one block of the kernel at a time.
+
+The function on the basis vectors R minimises the loss where
+
+    (K_RM L K_MR + λ K_RR) β = K_RM b,    with w = Cᵀ β, C Cᵀ = K_RR:   (Φᵀ L Φ + λ I) w = Φᵀ b,   Φ = K_MR C⁻ᵀ.
+
+Two ways, both with O(r² + block) memory in addition to vectors of length m:
+
+* `solve_streamed` sums the r × r matrix over blocks and factorises it: one pass, m r² operations, exact;
+* `solve_iteratively` never forms it. An iteration of conjugate gradients is one pass, O(m r). The preconditioner is
+  the same matrix estimated on a sample of whole queries (of rows for a global ranking), a few r rows, so that the
+  number of passes depends on neither m nor r as long as the sample is representative.
+
+Reference for the idea of the preconditioner: Rudi, Carratino and Rosasco, "FALKON: an optimal large scale kernel
+method", NIPS 30 (2017); it samples rows where comparisons need whole queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ..comparisons import Comparisons
+from ..kernels.blocks import KernelBlocks
+from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.maps import NystromMap
+from ..numerics.linalg import (
+    add_gram,
+    cholesky_in_place,
+    cholesky_solve,
+    mirror_lower,
+    solve_triangular_in_place,
+)
+from ..numerics.threads import blas_at_rest, in_turns
+from .basis_system import BasisEquation, solve_penalised, sums_may_do
+from .conjugate_gradients import ConjugateGradientResult, iterate
+from .problem import RidgeSystem, unchanged
+from .row_blocks import HalfBlocks, RowBlock
+
+# Rows of a block of the kernel: enough for the matrix product, few enough for the cache.
+_BLOCK_BYTES = 1 << 23
+# The preconditioner is estimated on this many rows per basis vector.
+_SAMPLE_FACTOR = 10
+# The r × r sum is formed in this many parts side by side, as long as they fit into this much memory; a fixed number, so
+# that rounding is the same on every machine. A part has several times as many rows as the matrix.
+_PARTS = 16
+_PARTS_BYTES = 1 << 27
+_LEAST_ROWS_OF_PART = 4
+
+
+class ReducedRows:
+    """The rows of K_MR, formed on demand: R are the linearly independent basis vectors of a feature map.
+
+    Attributes
+    ----------
+    n_rows, width : int
+        m and r.
+    basis_indices : ndarray of shape (r,)
+        The rows that are R.
+    factor : KernelFactor
+        Of K_RR.
+    dtype : numpy dtype
+    """
+
+    def __init__(self, X: Any, kernel: Kernel, feature_map: NystromMap):
+        self.n_rows, self.width = n_items(X), feature_map.rank_
+        self.factor = feature_map.factor_
+        self.dtype = self.factor.C.dtype
+        self._X = X
+        pivots = self.factor.pivots
+        self.basis_indices = feature_map.basis_indices_[pivots]
+        if kernel.is_precomputed:
+            basis = self.basis_indices
+        elif pivots.shape[0] == feature_map.basis_indices_.shape[0]:
+            basis = feature_map.basis_
+        else:
+            basis = take_items(feature_map.basis_, pivots)
+        self._blocks = KernelBlocks(kernel, basis)
+
+    def kernel(self, rows: Any) -> np.ndarray:
+        """K_MR on some rows, shape (b, r)."""
+        X = self._X[rows] if isinstance(rows, slice) else take_items(self._X, rows)
+        return self._blocks(X).astype(self.dtype, copy=False)
+
+    def features(self, rows: Any) -> np.ndarray:
+        """Φ on some rows."""
+        return solve_triangular_in_place(self.factor.C, self.kernel(rows))
+
+    def mean(self) -> np.ndarray:
+        """Column means of K_MR, in a pass of its own. Shape (r,)."""
+        step = block_rows(self.width)
+        total = np.zeros(self.width)
+        for start in range(0, self.n_rows, step):
+            total += self.kernel(slice(start, start + step)).sum(axis=0, dtype=np.float64)
+        return total / self.n_rows
+
+
+def block_rows(width: int) -> int:
+    """Rows of a block of the kernel with this many columns; tall enough that moving the r × r sum does not dominate."""
+    return max(64, width // 4, _BLOCK_BYTES // (8 * max(1, width)))
+
+
+def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
+    """β on the independent basis vectors, shape (r, v), by the r × r matrix summed over blocks of rows.
+
+    Parameters
+    ----------
+    rows : ReducedRows
+    comparisons : Comparisons
+        With a symmetric half in closed form.
+    alpha : float
+    """
+    if sums_may_do(rows.factor, comparisons, alpha):
+        try:
+            return _solve_on_kernel(rows, comparisons, alpha)
+        except np.linalg.LinAlgError:
+            pass
+    A, rhs = _moments(rows, comparisons, rows.features)
+    w = RidgeSystem(A, rhs, unchanged).solve(alpha)
+    return solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False)
+
+
+def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
+    """β from the sums of kernel values; with a few more passes where these lack precision."""
+    B, rhs = _moments(rows, comparisons, rows.kernel)
+
+    def equation() -> BasisEquation:
+        operator = _HalfOperator(rows, comparisons)
+        return BasisEquation(operator.times, rows.factor.C, alpha, rows.factor.reciprocal_condition)
+
+    return solve_penalised(B, rows.kernel(rows.basis_indices), rhs, equation, alpha)
+
+
+def _moments(
+    rows: ReducedRows, comparisons: Comparisons, form: Callable[[Any], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(V S)(S V) and V S t, summed over the blocks V that ``form`` makes.
+
+    Each thread takes a part of the blocks, so that they meet once. Where r is too large for every thread to have a sum
+    of its own, they share the tiles of one sum, block after block.
+    """
+    r, n_parts = rows.width, _number_of_parts(rows)
+    # With a block of r rows, the r × r sum is read and written no more often than the block.
+    step = max(r, block_rows(r)) if n_parts == 1 else max(r // 2, block_rows(r) // 4)
+    halves = HalfBlocks(comparisons, step, put=_as(rows.dtype))
+    halves.prepare(lambda block: form(block.rows))
+
+    def add_up(blocks: list[RowBlock]) -> tuple[np.ndarray, np.ndarray]:
+        A = np.zeros((r, r), dtype=rows.dtype, order="F")
+        rhs = np.zeros((r, comparisons.n_outputs), dtype=rows.dtype)
+        for block in blocks:
+            P = halves.half(form(block.rows), block)
+            A = add_gram(A, P, P)
+            rhs += P.T @ halves.target[block.start : block.stop]
+        return A, rhs
+
+    bounds = np.linspace(0, len(halves.blocks), n_parts + 1).astype(int)
+    parts = [(halves.blocks[first:last],) for first, last in pairwise(bounds)]
+    with blas_at_rest():  # its threads would still be spinning when ours start
+        (A, rhs), *others = in_turns(add_up, parts)
+    for A_part, rhs_part in others:
+        A += A_part
+        rhs += rhs_part
+    return mirror_lower(A), rhs
+
+
+def _number_of_parts(rows: ReducedRows) -> int:
+    bytes_of_sum = rows.width**2 * rows.dtype.itemsize
+    if _PARTS * bytes_of_sum > _PARTS_BYTES:
+        return 1
+    return max(1, min(_PARTS, rows.n_rows // (_LEAST_ROWS_OF_PART * rows.width)))
+
+
+def solve_iteratively(
+    rows: ReducedRows,
+    comparisons: Comparisons,
+    alpha: float,
+    *,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    random_state: Any = 0,
+    on_iteration: Callable[[int, float], None] | None = None,
+) -> ConjugateGradientResult:
+    """β by preconditioned conjugate gradients in w, with one pass over the rows for each iteration.
+
+    Parameters
+    ----------
+    rows : ReducedRows
+    comparisons : Comparisons
+        Any; those without a half in closed form need two passes an iteration.
+    alpha : float
+    tol : float
+        Error of the function, relative to the function, in the norm of the problem (loss and penalty together), as
+        estimated by the preconditioner.
+    max_iter : int, optional
+        500 by default.
+    random_state : int or Generator
+        For the sample of the preconditioner.
+
+    Returns
+    -------
+    ConjugateGradientResult
+        ``weights`` is β on the independent basis vectors.
+    """
+    C, dtype = rows.factor.C, rows.dtype
+    operator: _HalfOperator | _LaplacianOperator
+    operator = (_HalfOperator if comparisons.has_half else _LaplacianOperator)(rows, comparisons)
+    factor = _preconditioner(rows, comparisons, alpha, np.random.default_rng(random_state))
+
+    def system(w: np.ndarray) -> np.ndarray:
+        image = operator.times(solve_triangular(C, w, lower=True, trans="T", check_finite=False))
+        return solve_triangular(C, image, lower=True, check_finite=False) + dtype.type(alpha) * w
+
+    result = iterate(
+        system,
+        lambda residual: cholesky_solve(factor, residual),
+        solve_triangular(C, operator.right_side(), lower=True, check_finite=False),
+        tol=tol,
+        max_iter=500 if max_iter is None else max_iter,
+        in_energy=True,
+        on_iteration=on_iteration,
+    )
+    beta = solve_triangular(C, result.weights, lower=True, trans="T", check_finite=False)
+    return ConjugateGradientResult(beta, result.n_iter, result.residual, result.converged)
+
+
+class _HalfOperator:
+    """K_RM L K_MR β in one pass: S K_MR is formed a block at a time, used twice and discarded."""
+
+    def __init__(self, rows: ReducedRows, comparisons: Comparisons):
+        self._rows = rows
+        self._halves = HalfBlocks(comparisons, block_rows(rows.width), put=_as(rows.dtype))
+        self._halves.prepare(self._form)
+
+    def _form(self, block: RowBlock) -> np.ndarray:
+        return self._rows.kernel(block.rows)
+
+    def times(self, beta: np.ndarray) -> np.ndarray:
+        return self._sum(lambda P, block: P.T @ (P @ beta))
+
+    def right_side(self) -> np.ndarray:
+        return self._sum(lambda P, block: P.T @ self._halves.target[block.start : block.stop])
+
+    def _sum(self, term: Callable[[np.ndarray, RowBlock], np.ndarray]) -> np.ndarray:
+        return sum(term(self._halves.half(self._form(block), block), block) for block in self._halves.blocks)  # type: ignore[return-value]
+
+
+class _LaplacianOperator:
+    """The same for any comparisons, in two passes: K_MR β, then K_RM (L K_MR β)."""
+
+    def __init__(self, rows: ReducedRows, comparisons: Comparisons):
+        self._rows, self._comparisons = rows, comparisons
+        step = block_rows(rows.width)
+        self._blocks = [slice(start, min(start + step, rows.n_rows)) for start in range(0, rows.n_rows, step)]
+
+    def times(self, beta: np.ndarray) -> np.ndarray:
+        f = np.concatenate([self._rows.kernel(block) @ beta for block in self._blocks])
+        return self._transposed(self._comparisons.laplacian(f))
+
+    def right_side(self) -> np.ndarray:
+        return self._transposed(self._comparisons.target.astype(self._rows.dtype, copy=False))
+
+    def _transposed(self, V: np.ndarray) -> np.ndarray:
+        return sum(self._rows.kernel(block).T @ V[block] for block in self._blocks)  # type: ignore[return-value]
+
+
+def _preconditioner(
+    rows: ReducedRows, comparisons: Comparisons, alpha: float, rng: np.random.Generator
+) -> np.ndarray:
+    """The lower factor of c Φ_Sᵀ L_S Φ_S + λ I for a sample S of rows; c makes up for the rows outside S."""
+    chosen = sample_rows(comparisons, _SAMPLE_FACTOR * rows.width, rng)
+    sample = comparisons.take(chosen)
+    weight = float(sample.diagonal().sum())
+    scale = float(comparisons.diagonal().sum()) / weight if weight > 0 else 0.0
+    A = np.zeros((rows.width, rows.width), dtype=rows.dtype, order="F")
+    if sample.has_half:
+        halves = HalfBlocks(sample, max(rows.width, block_rows(rows.width)), put=_as(rows.dtype))
+        for _, P in halves.halves(lambda block: rows.features(chosen[block.rows])):
+            A = add_gram(A, P, P)
+    else:
+        features = rows.features(chosen)
+        A = add_gram(A, features, sample.laplacian(features))
+    A *= dtype_of(A)(scale)
+    diagonal = np.einsum("ii->i", A)
+    floor = float(np.finfo(rows.dtype).eps) * rows.width * float(diagonal.max(initial=0.0))
+    diagonal += dtype_of(A)(max(alpha, floor))
+    return cholesky_in_place(A)
+
+
+def sample_rows(comparisons: Comparisons, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """About this many rows that are compared with each other: whole queries in random order, ascending row numbers.
+
+    Rows of a query larger than the sample, and rows without queries, are drawn one by one.
+    """
+    m = comparisons.n_rows
+    if n_rows >= m:
+        return np.arange(m)
+    queries = getattr(comparisons, "queries", None)
+    if queries is None or queries.n_groups == 1:
+        return np.sort(rng.choice(m, size=n_rows, replace=False))
+    drawn = rng.permutation(queries.n_groups)
+    n_queries = int(np.searchsorted(np.cumsum(queries.counts[drawn]), n_rows)) + 1
+    chosen = np.zeros(queries.n_groups, dtype=bool)
+    chosen[drawn[:n_queries]] = True
+    rows = np.flatnonzero(chosen[queries.codes])
+    if rows.shape[0] > 2 * n_rows:  # one of the queries is large: some of its rows stand for all
+        rows = np.sort(rng.choice(rows, size=n_rows, replace=False))
+    return rows
+
+
+def dtype_of(A: np.ndarray) -> Any:
+    return A.dtype.type
+
+
+def _as(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: values.astype(dtype, copy=False)

@@ -1,0 +1,1 @@
+"""Columns of tables as numbers: kinds, encoders, features relative to their query."""

@@ -1,0 +1,427 @@
+"""One column to features: numbers, categories, dates, texts.
+
+Each encoder is a plain record of what it learned from the column in ``fit``. ``rows`` tells what was odd about a column
+and returns a function ``fill(first, last, out)`` that writes the features of some of its rows: all columns of a few
+rows are written while these are in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse as sp
+
+from .frames import TEXT, TIME, Column, count_codes
+from .kinds import SAMPLE, truth_values, values_in, values_of_texts
+from .values import (
+    NUMBER_STYLES,
+    day_comes_first,
+    is_missing,
+    number_style,
+    parse_numbers,
+    parse_times,
+    times_of_digits,
+)
+from .words import hashed_words, leading_directions, rarity, weighted
+
+_DAY = 86400.0
+# The years 1 to 9999, in seconds since 1970.
+_FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
+_DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
+_OTHER, _MISSING = "(other)", "(missing)"
+# Buckets of the words before they are reduced to a few directions, and texts from which the directions are learned.
+TEXT_BUCKETS = 4096
+_LEARN_FROM = 2000
+# With at least this many values, the median is searched near that of a sample; and the size of the sample.
+_MANY, _SAMPLE = 20_000, 1000
+
+
+Fill = Callable[[int, int, np.ndarray], None]
+
+
+@dataclass
+class Oddities:
+    """What was odd about a column: rows with a category not seen before, values of the wrong type, infinite ones."""
+
+    unseen: dict[str, int] = field(default_factory=dict)
+    stray: dict[str, int] = field(default_factory=dict)
+    n_infinite: int = 0
+    n_missing: int = 0
+
+
+@dataclass
+class NumberColumn:
+    """A number, or a truth value as 0 and 1: the value with missing ones imputed, and where they were missing.
+
+    Missing values are imputed by the median, infinite values replaced by the smallest or largest finite one.
+    """
+
+    style: str
+    median: float
+    low: float
+    high: float
+    constant: bool
+    has_missing: bool
+
+    @classmethod
+    def learn(cls, column: Column, truth: bool) -> tuple[NumberColumn, Oddities]:
+        style = "truth" if truth else "point"
+        if column.form == TEXT and not truth:
+            assert column.texts is not None
+            style = number_style(values_in(column.texts.sample(SAMPLE)))
+        values, odd = _numbers(column, style)
+        finite = values[np.isfinite(values)] if odd.n_missing or odd.n_infinite else values
+        median = _median(finite)
+        if truth:
+            median = float(median >= 0.5)
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        return cls(style, median, low, high, low == high, odd.n_missing > 0), odd
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded column is checked for, besides its types (`tables.models.fitted`)."""
+        if self.style != "truth" and self.style not in NUMBER_STYLES:
+            raise ValueError(f"style is {self.style!r}, which no numbers are written in")
+        return {}
+
+    def names(self, column: str) -> list[str]:
+        return ([] if self.constant else [column]) + ([f"{column}={_MISSING}"] if self.has_missing else [])
+
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+        values, odd = _numbers(column, self.style)
+        missing = np.isnan(values) if odd.n_missing else None
+        if odd.n_missing or odd.n_infinite:
+            values = np.where(np.isnan(values), self.median, values)
+            values = np.where(np.isinf(values), np.where(values > 0, self.high, self.low), values)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            if not self.constant:
+                out[:, 0] = values[first:last]
+            if self.has_missing and missing is not None:
+                out[:, -1] = missing[first:last]
+
+        return fill, odd
+
+    def values(self, column: Column) -> np.ndarray:
+        """The numbers, NaN where one is missing."""
+        return _numbers(column, self.style)[0]
+
+    def detail(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+def _median(values: np.ndarray) -> float:
+    """The median, 0 of no value: exactly ``np.median``, but of many values only those near a sample's are ordered."""
+    n = values.shape[0]
+    if n < _MANY:
+        return float(np.median(values)) if n else 0.0
+    some = np.sort(values[:: max(1, n // _SAMPLE)])
+    margin = some.shape[0] // 15  # four standard deviations of where the median lies in a random sample
+    low, high = some[some.shape[0] // 2 - margin], some[some.shape[0] // 2 + margin]
+    near = values[(values >= low) & (values <= high)]
+    n_below = np.count_nonzero(values < low)
+    middle = ((n - 1) // 2 - n_below, n // 2 - n_below)
+    if middle[0] < 0 or middle[1] >= near.shape[0]:
+        return float(np.median(values))
+    return float(np.partition(near, middle)[middle[0] : middle[1] + 1].mean())
+
+
+def _numbers(column: Column, style: str) -> tuple[np.ndarray, Oddities]:
+    return column.once(("numbers", style), lambda: _read_numbers(column, style))
+
+
+def _read_numbers(column: Column, style: str) -> tuple[np.ndarray, Oddities]:
+    if column.form == TEXT:
+        assert column.texts is not None
+        parse = truth_values if style == "truth" else (lambda items: parse_numbers(items, style))
+        values, stray = values_of_texts(column.texts, parse)
+    else:
+        values, stray = column.array, {}
+    return values, Oddities(
+        stray=stray,
+        n_missing=int(np.count_nonzero(np.isnan(values))),
+        n_infinite=int(np.count_nonzero(np.isinf(values))),
+    )
+
+
+@dataclass
+class CategoryColumn:
+    """One feature per category, one for all rare ones of the training, if there were any.
+
+    A category that training did not have is "other": the feature of the rare ones, or all zeros where there is none.
+    """
+
+    categories: list[str]
+    rare: list[str]
+    has_missing: bool
+
+    @classmethod
+    def learn(
+        cls, column: Column, max_categories: int, given: list[str] | None
+    ) -> tuple[CategoryColumn, Oddities]:
+        codes, labels = _labels(column)
+        n_missing = int(np.count_nonzero(codes < 0))
+        if given is not None:
+            return cls(given, [], n_missing > 0), Oddities(n_missing=n_missing)
+        counts = count_codes(codes, len(labels))
+        by_count = [labels[k] for k in sorted(range(len(labels)), key=lambda k: (-counts[k], labels[k]))]
+        kept, rare = sorted(by_count[:max_categories]), by_count[max_categories:]
+        return cls(kept, rare, n_missing > 0), Oddities(n_missing=n_missing)
+
+    def names(self, column: str) -> list[str]:
+        more = [_OTHER] * bool(self.rare) + [_MISSING] * self.has_missing
+        return [f"{column}={label}" for label in [*self.categories, *more]]
+
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+        codes, labels = _labels(column)
+        known = {label: place for place, label in enumerate(self.categories)}
+        nowhere = len(self.names(""))
+        other = len(known) if self.rare else nowhere
+        places = np.array(
+            [known.get(label, other) for label in labels] + [nowhere - 1 if self.has_missing else nowhere]
+        )
+        place = places[codes]
+        everywhere = bool(place.max() < nowhere)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            some = place[first:last]
+            rows = np.arange(last - first) if everywhere else np.flatnonzero(some < nowhere)
+            out[rows, some if everywhere else some[rows]] = 1.0
+
+        seen = {*known, *self.rare}
+        new = [k for k, label in enumerate(labels) if label not in seen]
+        counts = count_codes(codes, len(labels)) if new else None
+        unseen = {labels[k]: int(counts[k]) for k in new} if counts is not None else {}
+        return fill, Oddities(unseen=unseen, n_missing=int(np.count_nonzero(codes < 0)))
+
+    def values(self, column: Column) -> np.ndarray:
+        """The labels, "" where one is missing."""
+        codes, labels = _labels(column)
+        return np.array([*labels, ""], dtype=object)[codes]
+
+    def detail(self) -> str:
+        shown = ", ".join(self.categories[:4])
+        shown += ", ..." if len(self.categories) > 4 else ""
+        more = f" and {len(self.rare):,} rarer ones as one" if self.rare else ""
+        return f"{len(self.categories)} categories{more}: {shown}"
+
+
+def _labels(column: Column) -> tuple[np.ndarray, list[str]]:
+    """(code of each row, -1 where missing; label of each code)."""
+    return column.once(("labels",), lambda: _read_labels(column))
+
+
+def _read_labels(column: Column) -> tuple[np.ndarray, list[str]]:
+    if column.form == TEXT:
+        assert column.texts is not None
+        codes, distinct = column.texts.factorised
+        stripped = ["" if is_missing(text) else text.strip() for text in distinct]
+        places = {
+            label: place for place, label in enumerate(dict.fromkeys(text for text in stripped if text))
+        }
+        places[""] = -1
+        table = [places[text] for text in stripped]
+        if table != list(range(len(table))):
+            codes = np.array([*table, -1])[codes]
+        return codes, list(places)[:-1]
+    missing = np.isnan(column.array)
+    numbers, inverse = np.unique(column.array[~missing], return_inverse=True)
+    codes = np.full(column.size, -1)
+    codes[~missing] = inverse
+    return codes, [_label(value, column.form) for value in numbers.tolist()]
+
+
+def _label(value: float, form: str) -> str:
+    if form == TIME:
+        return str(np.datetime64(int(value), "s"))
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+@dataclass
+class DateColumn:
+    """Year, month, day of the month, day of the week (Monday is 0), hour, and days since the oldest date in training.
+
+    Parts that were constant in training are left out; missing dates are imputed by the median date.
+    """
+
+    day_first: bool
+    oldest: float
+    newest: float
+    median: float
+    parts: list[str]
+    has_missing: bool
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded column is checked for (`tables.models.fitted`); a calendar has a line for each day."""
+        if not _FIRST_MOMENT <= self.oldest <= self.median <= self.newest <= _LAST_MOMENT:
+            raise ValueError("the dates are out of order or of range")
+        if len({*self.parts}) != len(self.parts) or not {*self.parts} <= {*_DATE_PARTS}:
+            raise ValueError(f"parts is {self.parts!r}, expected some of {', '.join(_DATE_PARTS)}")
+        moments = dict.fromkeys(("oldest", "newest", "median"), "")
+        return {**moments, "parts": "texts", "day_first": "truth", "has_missing": "truth"}
+
+    @classmethod
+    def learn(cls, column: Column) -> tuple[DateColumn, Oddities]:
+        day_first = False
+        if column.form == TEXT:
+            assert column.texts is not None
+            day_first, _ = day_comes_first(values_in(column.texts.sample(SAMPLE)))
+        seconds, odd = _times(column, day_first)
+        there = seconds[~np.isnan(seconds)] if odd.n_missing else seconds
+        oldest, newest = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
+        median = _median(there)
+        found = _date_parts(there, oldest) if odd.n_missing else _all_date_parts(column, day_first, oldest)
+        parts = [name for name, part in found.items() if part.size and part.min() < part.max()]
+        return cls(day_first, oldest, newest, median, parts, odd.n_missing > 0), odd
+
+    def names(self, column: str) -> list[str]:
+        return [f"{column}.{part}" for part in self.parts] + [f"{column}={_MISSING}"] * self.has_missing
+
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+        seconds, odd = _times(column, self.day_first)
+        missing = np.isnan(seconds) if odd.n_missing else None
+        if missing is None:
+            values = _all_date_parts(column, self.day_first, self.oldest)
+        else:
+            values = _date_parts(np.where(missing, self.median, seconds), self.oldest)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            for k, part in enumerate(self.parts):
+                out[:, k] = values[part][first:last]
+            if self.has_missing and missing is not None:
+                out[:, -1] = missing[first:last]
+
+        return fill, odd
+
+    def values(self, column: Column) -> np.ndarray:
+        """Seconds since 1970-01-01, NaN where a date is missing."""
+        return _times(column, self.day_first)[0]
+
+    def detail(self) -> str:
+        first, last = (str(np.datetime64(int(moment), "s"))[:10] for moment in (self.oldest, self.newest))
+        return f"{first} to {last}"
+
+
+def _times(column: Column, day_first: bool) -> tuple[np.ndarray, Oddities]:
+    return column.once(("times", day_first), lambda: _read_times(column, day_first))
+
+
+def _read_times(column: Column, day_first: bool) -> tuple[np.ndarray, Oddities]:
+    stray: dict[str, int] = {}
+    if column.form == TIME:
+        seconds = column.array
+    elif column.form == TEXT:
+        assert column.texts is not None
+        seconds, stray = values_of_texts(column.texts, lambda items: _times_of_texts(items, day_first))
+    else:
+        seconds = _times_of_numbers(column.array)
+        n_stray = int((np.isnan(seconds) & ~np.isnan(column.array)).sum())
+        stray = {"numbers that are not dates": n_stray} if n_stray else {}
+    return seconds, Oddities(stray=stray, n_missing=int(np.count_nonzero(np.isnan(seconds))))
+
+
+def _times_of_texts(items: list[str], day_first: bool) -> np.ndarray:
+    seconds = parse_times(items, day_first)
+    digits = [k for k in np.flatnonzero(np.isnan(seconds)) if len(items[k]) == 8 and items[k].isdecimal()]
+    if digits:
+        seconds[digits] = _times_of_numbers(np.array([float(items[k]) for k in digits]))
+    return seconds
+
+
+def _times_of_numbers(values: np.ndarray) -> np.ndarray:
+    """Seconds since 1970 of numbers that spell 20240131, NaN for others."""
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return times_of_digits(np.where(np.floor(distinct) == distinct, distinct, 0))[inverse]
+
+
+def _all_date_parts(column: Column, day_first: bool, oldest: float) -> dict[str, np.ndarray]:
+    """The parts of a column without missing values."""
+    seconds, _ = _times(column, day_first)
+    return column.once(("date parts", day_first, oldest), lambda: _date_parts(seconds, oldest))
+
+
+def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
+    if seconds.size == 0:
+        return {}
+    days = np.floor(seconds / _DAY).astype(np.int64)
+    first = int(days.min())
+    # The calendar of each day between the first and the last, looked up by the rows.
+    calendar = np.arange(first, int(days.max()) + 1)
+    months = calendar.astype("datetime64[D]").astype("datetime64[M]")
+    month = months.astype(np.int64)
+    parts = {
+        "year": month // 12 + 1970,
+        "month": month % 12 + 1,
+        "day": calendar - months.astype("datetime64[D]").astype(np.int64) + 1,
+        "weekday": (calendar + 3) % 7,  # 1970 began on a Thursday
+    }
+    return {
+        "days": (seconds - oldest) / _DAY,
+        **{name: part.astype(np.float64)[days - first] for name, part in parts.items()},
+        "hour": np.floor((seconds - days * _DAY) / 3600.0),
+    }
+
+
+@dataclass
+class TextColumn:
+    """Words weighted by tf-idf, hashed; reduced to their leading directions unless all of them are wanted."""
+
+    idf: np.ndarray
+    directions: np.ndarray | None
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded column is checked for (`tables.models.fitted`)."""
+        if np.size(self.idf) == 0:
+            raise ValueError("idf is empty")
+        return {"idf": "b"} if self.directions is None else {"idf": "b", "directions": "b d"}
+
+    @classmethod
+    def learn(cls, column: Column, n_features: int, reduce: bool) -> tuple[TextColumn, Oddities]:
+        Z, odd = words_of(column, TEXT_BUCKETS if reduce else n_features)
+        idf = rarity(Z)
+        if not reduce:
+            return cls(idf, None), odd
+        some = Z[:: -(-Z.shape[0] // _LEARN_FROM)]
+        directions = (
+            leading_directions(weighted(some, idf), n_features) if some.nnz else np.zeros((TEXT_BUCKETS, 0))
+        )
+        return cls(idf, directions), odd
+
+    def names(self, column: str) -> list[str]:
+        n_features = self.idf.shape[0] if self.directions is None else self.directions.shape[1]
+        return [f"{column}#{k}" for k in range(n_features)]
+
+    def features(self, column: Column) -> tuple[Any, Oddities]:
+        """Dense where reduced, sparse where not."""
+        Z, odd = words_of(column, self.idf.shape[0])
+        words = weighted(Z, self.idf)
+        return words if self.directions is None else words @ self.directions, odd
+
+    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+        features, odd = self.features(column)
+
+        def fill(first: int, last: int, out: np.ndarray) -> None:
+            some = features[first:last]
+            out[:] = some.toarray() if sp.issparse(some) else some
+
+        return fill, odd
+
+    def detail(self) -> str:
+        return "words" if self.directions is None else "words by tf-idf, leading directions"
+
+
+def words_of(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
+    """Signed counts of the hashed words of each row, sparse; all threads share the work unless one of them asks."""
+    return column.once(("words", n_buckets), lambda: _read_words(column, n_buckets))
+
+
+def _read_words(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
+    if column.form == TEXT:
+        assert column.texts is not None
+        texts = column.texts.filled
+    else:
+        codes, labels = _labels(column)
+        texts = ["" if code < 0 else labels[code] for code in codes.tolist()]
+    return hashed_words(texts, n_buckets), Oddities(n_missing=texts.count(""))

@@ -1,0 +1,355 @@
+"""What a column means, found from its values and its name, and which column looks like the query column.
+
+The rules, in their order; m counts the rows with a value, d the distinct values, c is ``max_categories``.
+
+1. No value: ``empty``. One value, never missing: ``constant``. Both are set aside.
+2. A category of the frame's own (pandas, polars): ``category``. A column of dates: ``date``. Of booleans: ``boolean``.
+3. Texts at least nine tenths of which are numbers, none with a leading zero ("007"): as numbers, see 5. Texts that are
+   yes/no, true/false, y/n, t/f, on/off: ``boolean``. Texts at least nine tenths of which are dates: ``date``. The
+   others of such a column count as missing and are reported.
+4. Other texts. Three or more words that rarely repeat (d > m / 5 and d > c), or six or more words and d > c:
+   ``text``. Shorter texts that rarely repeat (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
+   identifier by its name with d > c: ``identifier``, set aside. The rest: ``category``, of which the c most frequent
+   are kept.
+5. Numbers. 0 and 1: ``boolean``. Whole numbers that all read as 20240131: ``date``. Whole numbers 1, 2, 3, ... in the
+   order of the rows: ``identifier``. Whole numbers with a name such as "id" or "key": ``category`` where d <= c and
+   d <= m / 2, else ``identifier``. Whole numbers with the name of a label ("region", "store_code", "type") and
+   3 <= d <= c, d <= m / 5: ``category``. The rest, grades and counts among them: ``number``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...comparisons.grouping import Groups
+from ...numerics.threads import in_turns
+from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
+from .values import (
+    TRUTH,
+    day_comes_first,
+    is_missing,
+    looks_like_code,
+    number_style,
+    parse_numbers,
+    parse_times,
+    times_of_digits,
+)
+
+# Kinds that become features.
+FEATURES = ("number", "boolean", "category", "date", "text", "words")
+
+SAMPLE = 1000
+_MOSTLY = 0.9
+# Most columns of words show with a few texts that they hold neither numbers nor dates.
+_GLANCE = 30
+_IDENTIFIERS = {
+    "id", "ids", "uuid", "guid", "key", "index", "idx", "rowid", "sku", "isbn", "ean", "unnamed", "userid", "itemid",
+    "productid", "sessionid", "queryid", "qid", "docid", "customerid", "orderid", "patientid", "serial",
+}  # fmt: skip
+_LABELS = {
+    "code", "type", "kind", "category", "cat", "class", "region", "store", "shop", "branch", "zone", "district",
+    "department", "dept", "cluster", "status", "state", "country", "city", "gender", "sex", "brand", "channel",
+    "segment", "color", "colour", "warehouse", "site", "clinic", "hospital", "ward", "station", "sensor", "device",
+    "machine", "zip", "zipcode", "postcode", "postal", "label", "genre", "language", "agent", "vendor", "supplier",
+}  # fmt: skip
+_QUERY_WORDS = {
+    "query", "queries", "qid", "session", "sessionid", "search", "request", "impression", "question", "prompt",
+    "auction", "user", "userid", "customer", "customerid", "visitor", "basket", "reviewer", "rater", "judge",
+    "conversation", "queryid",
+}  # fmt: skip
+# Queries have from a few to a few hundred rows each.
+_LARGEST_QUERY = 500
+# Columns that are looked at to see whether rows of a query differ.
+_LOOK_AT = 20
+
+
+@dataclass
+class Decision:
+    """The kind of a column, the reason where it is not obvious, and what a caller asked for besides."""
+
+    kind: str
+    note: str = ""
+    categories: list[str] | None = None
+    n_features: int = 0
+
+
+def name_words(name: str) -> set[str]:
+    """The words of a column's name, lower case.
+
+    Examples
+    --------
+    >>> sorted(name_words("PassengerId")), sorted(name_words("store_code2"))
+    (['id', 'passenger'], ['code', 'store'])
+    """
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def decide(column: Column, max_categories: int) -> Decision:
+    """The kind of a column, by the rules above."""
+    if column.labels_declared:
+        return _decide_labels(column)
+    if column.form == TEXT:
+        assert column.texts is not None
+        return _decide_texts(column.name, column.texts, max_categories)
+    if column.form == TIME:
+        return _unless_alike(column.array, Decision("date"))
+    if column.form == BOOLEAN:
+        return _unless_alike(column.array, Decision("boolean"))
+    return decide_numbers(column.name, column.array, max_categories)
+
+
+def _unless_alike(values: np.ndarray, otherwise: Decision) -> Decision:
+    missing = np.isnan(values)
+    there = values[~missing] if missing.any() else values
+    if there.size == 0:
+        return Decision("empty", "no value")
+    if there.size == values.size and there.min() == there.max():
+        return Decision("constant", "one value")
+    return otherwise
+
+
+def _decide_labels(column: Column) -> Decision:
+    if column.texts is None:
+        return _unless_alike(column.array, Decision("category"))
+    codes, distinct = column.texts.factorised
+    if not distinct:
+        return Decision("empty", "no value")
+    return (
+        Decision("constant", "one value") if len(distinct) == 1 and codes.min() >= 0 else Decision("category")
+    )
+
+
+def decide_numbers(name: str, values: np.ndarray, max_categories: int) -> Decision:
+    """The kind of a column of numbers (rule 5)."""
+    decision = _unless_alike(values, Decision("number"))
+    if decision.kind != "number":
+        return decision
+    good = np.isfinite(values)
+    finite = values if good.all() else values[good]
+    if finite.size == 0 or not _whole(finite):
+        return decision
+    low, high = finite.min(), finite.max()
+    if low == 0 and high == 1:
+        return Decision("boolean")
+    if max(-low, high) > 2**53:
+        return decision
+    whole = finite.astype(np.int64)
+    m, words = whole.size, name_words(name)
+    if m >= 10 and high - low == m - 1 and (np.diff(whole) == 1).all():
+        return Decision("identifier", "numbers the rows")
+    if low >= 19000101 and high <= 21001231:
+        distinct = np.unique(whole)
+        if distinct.size >= 3 and not np.isnan(times_of_digits(distinct)).any():
+            return Decision("date", "digits read as year, month, day")
+    if words & (_IDENTIFIERS | _LABELS):
+        d = np.unique(whole).size
+        if words & _IDENTIFIERS:
+            if d <= max_categories and d <= m / 2:
+                return Decision("category", "an identifier by its name")
+            return Decision("identifier", f"{d:,} distinct values, an identifier by its name")
+        if 3 <= d <= max_categories and d <= m / 5:
+            return Decision("category", "a label by its name")
+    return decision
+
+
+def _whole(values: np.ndarray) -> bool:
+    some = values[:SAMPLE]
+    return bool((np.floor(some) == some).all() and (np.floor(values) == values).all())
+
+
+def _decide_texts(name: str, texts: Texts, max_categories: int) -> Decision:
+    some = values_in(texts.sample(SAMPLE))
+    if not some and not _some_value(texts):
+        return Decision("empty", "no value")
+    decision = _decide_values(name, some, texts, max_categories) if some else None
+    return decision or _decide_words(name, some, texts, max_categories)
+
+
+def _decide_values(name: str, some: list[str], texts: Texts, max_categories: int) -> Decision | None:
+    """Rule 3: texts that stand for numbers, truth values or dates."""
+    style = number_style(some[:_GLANCE])
+    if _share(parse_numbers(some[:_GLANCE], style)) >= 0.5 and not any(map(looks_like_code, some)):
+        style = number_style(some)
+        if _share(parse_numbers(some, style)) >= _MOSTLY:
+            numbers, stray = values_of_texts(texts, lambda items: parse_numbers(items, style))
+            if not _too_many(stray, numbers):
+                return decide_numbers(name, numbers, max_categories)
+    if some[0].lower() in TRUTH and {text.lower() for text in some} <= TRUTH.keys():
+        numbers, stray = values_of_texts(texts, truth_values)
+        if not stray:
+            return _unless_alike(numbers, Decision("boolean"))
+    if _share(parse_times(some[:_GLANCE], day_comes_first(some[:_GLANCE])[0])) >= 0.5:
+        day_first, undecided = day_comes_first(some)
+        if _share(parse_times(some, day_first)) >= _MOSTLY:
+            return Decision("date", "day and month may be the other way round" if undecided else "")
+    return None
+
+
+def values_in(texts: list[str]) -> list[str]:
+    """The texts that are not missing, without blanks around them."""
+    missing = {text for text in set(texts) if is_missing(text, among_values=True)}
+    return [text.strip() for text in texts if text not in missing]
+
+
+def _share(values: np.ndarray) -> float:
+    return 1.0 - np.isnan(values).mean()
+
+
+def _too_many(stray: dict[str, int], values: np.ndarray) -> bool:
+    """Whether the column as a whole has more words among its values than the sample had."""
+    lost = sum(stray.values())
+    return lost > (1 - _MOSTLY) * (lost + int((~np.isnan(values)).sum()))
+
+
+def _some_value(texts: Texts) -> bool:
+    return not all(is_missing(text) for text in texts.factorised[1])
+
+
+def _decide_words(name: str, some: list[str], texts: Texts, max_categories: int) -> Decision:
+    """Rule 4: categories, free text, identifiers."""
+    distinct_some = set(some)
+    n_words = float(np.mean([text.count(" ") + 1 for text in distinct_some])) if some else 1.0
+    if n_words >= 3 and len(some) > max_categories and len(distinct_some) > _MOSTLY * len(some):
+        return Decision("text")  # without counting the distinct texts of a long column
+    codes, distinct = texts.factorised
+    there = [k for k, text in enumerate(distinct) if not is_missing(text)]
+    d, m = len(there), int(texts.counts[there].sum())
+    if d == 1 and m == texts.size:
+        return Decision("constant", "one value")
+    if n_words >= 3 and d > max_categories and d > m / 5 or n_words >= 6 and d > max_categories:
+        return Decision("text")
+    if d >= 10 and d > _MOSTLY * m and n_words < 4 or d > max_categories and d > m / 2:
+        return Decision("identifier", f"{d:,} distinct values in {m:,} rows")
+    if d >= 10 and d > _MOSTLY * m:
+        return Decision("text")
+    if d > max_categories and name_words(name) & _IDENTIFIERS:
+        return Decision("identifier", f"{d:,} distinct values, an identifier by its name")
+    return Decision("category")
+
+
+def truth_values(texts: list[str]) -> np.ndarray:
+    """1 for yes, true, on ...; 0 for no, false, off ...; NaN for anything else."""
+    return np.array([TRUTH.get(text.strip().lower(), np.nan) for text in texts], dtype=np.float64)
+
+
+def values_of_texts(texts: Texts, parse) -> tuple[np.ndarray, dict[str, int]]:
+    """A number per row by ``parse`` of the texts, NaN where missing; and how often which text was neither.
+
+    Each distinct text is parsed once where texts repeat.
+    """
+    if texts.repeated:
+        codes, items = texts.factorised
+    else:
+        codes, items = None, texts.filled
+    found = parse(items) if items else np.empty(0)
+    stray: dict[str, int] = {}
+    for k in np.flatnonzero(np.isnan(found)).tolist():
+        if not is_missing(items[k], among_values=True):
+            stray[items[k]] = stray.get(items[k], 0) + (1 if codes is None else int(texts.counts[k]))
+    if codes is None:
+        return found, stray
+    return np.append(found, np.nan)[codes], stray
+
+
+# ------------------------------------------------------------------------------------------- the query column
+
+
+def suggest_query_column(X: Any, *, target: str | None = None) -> str | None:
+    """The column of a table that looks like its query column, if one does.
+
+    The labels of a query column, texts or whole numbers, repeat: at least two rows per label on average, at least four
+    fifths of the rows share their label with another row, and other columns (above all the target) differ within a
+    label. It is suggested if two more points are found: a name such as "session", "query_id" or "user", which counts as
+    two; rows of every label that are adjacent; at least ten labels with up to 500 rows each on average. Numbers need
+    the name.
+
+    Parameters
+    ----------
+    X : data frame, array, list of rows, or mapping from names to columns
+    target : str, default=None
+        The target column, which must differ inside queries.
+
+    Returns
+    -------
+    str or None
+
+    Examples
+    --------
+    >>> table = {"session": ["a", "a", "b", "b"], "price": [3, 5, 8, 7], "bought": [0, 1, 1, 0]}
+    >>> suggest_query_column(table, target="bought")
+    'session'
+    """
+    table = read_table(X)
+    names = [column.name for column in table.columns]
+    if target is not None and target not in names:
+        raise ValueError(
+            f"target={target!r} is not a column of the table: found {', '.join(map(repr, names))}."
+        )
+    return suggest(table, target)
+
+
+def suggest(table: Table, target: str | None = None) -> str | None:
+    """The same for a table that has been read."""
+    best, best_score = None, 1
+    columns = [column for column in table.columns if column.name != target]
+    for column, groups in zip(columns, in_turns(_groups, [(column,) for column in columns])):
+        if groups is None:
+            continue
+        score = _score(column, groups)
+        if score > best_score and _others_differ(table, column, groups, target):
+            best, best_score = column.name, score
+    return best
+
+
+def _groups(column: Column) -> Groups | None:
+    """The rows by label, or None where the column cannot be a query column."""
+    if column.problem:
+        return None
+    named = bool(name_words(column.name) & _QUERY_WORDS)
+    if column.form == TEXT:
+        assert column.texts is not None
+        if not named and not column.texts.repeated:
+            return None
+        codes, labels = column.texts.factorised
+        n_labels = len(labels)
+        if not n_labels or codes.min() < 0:
+            return None
+    elif column.form == NUMBER and named and np.isfinite(column.array).all():
+        numbers, codes = np.unique(column.array, return_inverse=True)
+        n_labels = numbers.size
+        if not (np.floor(numbers) == numbers).all():
+            return None
+    else:
+        return None
+    groups = Groups(codes, n_labels)
+    in_company = groups.counts[groups.counts > 1].sum()
+    if n_labels < 2 or codes.shape[0] < 2 * n_labels or in_company < 0.8 * codes.shape[0]:
+        return None
+    return groups
+
+
+def _score(column: Column, groups: Groups) -> int:
+    together = 1 + np.count_nonzero(np.diff(groups.codes)) == groups.n_groups >= 5
+    many = groups.n_groups >= 10 and groups.n_rows <= _LARGEST_QUERY * groups.n_groups
+    return 2 * bool(name_words(column.name) & _QUERY_WORDS) + bool(together) + bool(many)
+
+
+def _others_differ(table: Table, column: Column, groups: Groups, target: str | None) -> bool:
+    others = [one for one in table.columns if one is not column and not one.problem]
+    if target is not None:
+        others = [one for one in others if one.name == target]
+    return any(_differs(one, groups) for one in others[:_LOOK_AT])
+
+
+def _differs(column: Column, groups: Groups) -> bool:
+    """Whether rows of one group have different values, in some group."""
+    values = column.array
+    if column.form == TEXT:
+        assert column.texts is not None
+        values = column.texts.factorised[0]
+    ordered, codes = values[groups.order], groups.codes[groups.order]
+    return bool(((ordered[1:] != ordered[:-1]) & (codes[1:] == codes[:-1])).any())

@@ -1,0 +1,54 @@
+"""File formats: each module turns one kind of file into blocks of rows.
+
+A format is a class that is made with a path and the options, has ``unit`` (what its rows are counted in), ``names``
+(its columns, or None where features only have numbers) and ``blocks(roles, progress)``. To add one, write such a
+class, name it here and give it its suffixes in ``preflearn.tables.options``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from ..blocks import Block
+from ..options import ReadOptions, Roles
+from .delimited import DelimitedFile
+from .jsonl import JsonLinesFile
+from .letor import LetorFile
+from .parquet import ParquetTable
+
+
+class RankingFile(Protocol):
+    """What every format offers."""
+
+    @property
+    def unit(self) -> str:
+        """What rows are counted in, for errors: "line" or "row"."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """The columns, or None where features only have numbers."""
+
+    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
+        """The rows, in the order of the file."""
+
+
+class TableFile(RankingFile, Protocol):
+    """What formats with named columns offer besides."""
+
+    def number_columns(self) -> list[str]:
+        """The columns that look like numbers, by their type or their first rows."""
+
+
+_CLASSES: dict[str, Callable[[str, ReadOptions], RankingFile]] = {
+    "letor": LetorFile,
+    "csv": DelimitedFile,
+    "tsv": DelimitedFile,
+    "jsonl": JsonLinesFile,
+    "parquet": ParquetTable,
+}
+
+
+def open_file(path: str, options: ReadOptions) -> RankingFile:
+    """The file behind a path, ready to be read."""
+    return _CLASSES[options.format_of(path)](path, options)

@@ -1,0 +1,1 @@
+"""Models on disk and for other programs: model files, ONNX, search engines."""
