@@ -26,7 +26,7 @@ from ..._moved import MOVED
 # The packages of preflearn whose estimators and splitters a model may hold. Naming a class imports its module, so this
 # list leaves out whatever does something on import, such as the command line.
 OUR_PACKAGES = (
-    "auto", "kernels", "learners", "model_selection", "relations", "tables",
+    "auto", "kernels", "learners", "model_selection", "relations", "tables.encoding",
 )  # fmt: skip
 
 # Where classes that models hold were at home when version 0.2 wrote files, and where they are now.
@@ -161,7 +161,7 @@ def object_class(module: str, name: str) -> type | None:
     full, parts = f"{module}.{name}", module.split(".")
     listed = full in RECORDS or full in _SKLEARN_OBJECTS
     in_packages = len(parts) > 1 and (
-        (parts[0] == "preflearn" and parts[1] in OUR_PACKAGES)
+        module.startswith(tuple(f"preflearn.{package}." for package in OUR_PACKAGES))
         or (parts[0] == "sklearn" and parts[1] in _SKLEARN_PACKAGES and "tests" not in parts)
     )
     private = parts[0] == "preflearn" and name.startswith("_")
