@@ -93,6 +93,31 @@ def test_ctrl_c_inside_of_a_callback_that_swallows_it_ends_the_command_line(meth
     assert time.monotonic() - start < 15
 
 
+COMPILING = """
+import ctypes, signal, time
+from preflearn.cli import app
+
+def _raw_object_cache_notify():
+    signal.raise_signal(signal.SIGINT)
+    print("told", flush=True)
+
+def call(arguments):
+    ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)()
+    time.sleep(20)
+    return 0
+
+app._call = call
+app.main()
+"""
+
+
+def test_ctrl_c_while_llvm_hands_over_a_compiled_loop_waits_for_it():
+    start = time.monotonic()
+    child = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, timeout=HANGS)
+    assert (child.returncode, child.stdout, child.stderr) == (130, "told\n", "preflearn: interrupted\n")
+    assert time.monotonic() - start < 15
+
+
 def test_ctrl_c_at_any_moment_ends_a_training(tmp_path):
     command = [sys.executable, "-m", "preflearn"]
     subprocess.run([*command, "demo", "--write", "shop.csv"], cwd=tmp_path, check=True, capture_output=True)

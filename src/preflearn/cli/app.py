@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Sequence
 from functools import cache, partial
 from importlib import import_module
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -121,8 +122,21 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show gets a substitute
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     sys.unraisablehook = _interrupt_again
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     warnings.formatwarning = lambda message, *_, **__: f"preflearn: {message}\n"
     sys.exit(run(sys.argv[1:]))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Leave the work, but not a callback of LLVM: it would go on without what it was called for, and may crash."""
+    inner = frame
+    while inner is not None:
+        if inner.f_code.co_name.startswith("_raw_object_cache_"):
+            threading.Timer(_CALLBACK_ENDS, _press_ctrl_c).start()
+            return
+        inner = inner.f_back
+    signal.default_int_handler(number, frame)
 
 
 def _interrupt_again(unraisable: Any) -> None:
