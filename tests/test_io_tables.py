@@ -127,7 +127,7 @@ CSV_FAULTS = [
     (b"score,a\n1,2\n", "which column is the target.*target=... with one of 'score', 'a'"),
     (b"target,a\n", "no rows"),
     (b"target,a\n1,2\n3\n", "line 3: found 1 cell, expected 2"),
-    (b"target,a\n1,2\n\n3,4,5\n", "line 4: found more than the 2 cells"),
+    (b"target,a\n1,2\n\n3,4,5\n", "line 4: found 3 cells, expected 2"),
     (b"target,a\n1,x\n", "line 2, column 'a': found 'x', expected a number.*drop="),
     (b"target,a\nx,1\n", "line 2, column 'target': found 'x', expected a number"),
     (b"target,a\n1,\n", "line 2, column 'a': a missing value.*missing=0.0"),

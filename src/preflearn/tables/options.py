@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InputError, Remedy, refuse_all
+from .blocks import parsing_threads
 from .cells import CellError, clip
 from .streams import read_encoding, split_name
 
@@ -82,6 +83,7 @@ class ReadOptions:
             raise ValueError(f"delimiter must be one ASCII character: found {self.delimiter!r}.")
         if self.encoding is not None:
             read_encoding(self.encoding)
+        parsing_threads(self.n_jobs)
 
     def format_of(self, path: str) -> str:
         """The format given, or the one that the name of the file implies."""

@@ -64,7 +64,7 @@ def read_preferences(
     format, pairs_format : str, default=None
         Formats of the two files; None goes by their names.
     n_jobs : int, default=None
-        Threads that parse; None takes every core.
+        As in :func:`read_ranking`.
 
     Returns
     -------

@@ -89,7 +89,7 @@ def read_ranking(
     dtype : float64 or float32, default=float64
         Type of X; targets are always float64.
     n_jobs : int, default=None
-        Threads that parse; None takes every core.
+        Threads that parse LETOR files; None takes every core.
     verbose : bool, default=False
         Show a progress bar on stderr.
 
@@ -104,7 +104,7 @@ def read_ranking(
 
     Notes
     -----
-    Text formats are parsed by a compiled loop in blocks of 4 MiB; memory is at most about twice that of X.
+    Text is parsed in blocks of 4 MiB; memory is at most about twice that of X.
 
     Examples
     --------

@@ -75,7 +75,7 @@ def read_table(
     allow_unknown : bool, default=False
         Read missing targets as NaN ("not known") instead of refusing them.
     n_jobs : int, default=None
-        Threads that parse; None takes every core.
+        Accepted as by :func:`read_ranking`; tables are parsed by one thread.
 
     Returns
     -------
@@ -385,12 +385,8 @@ class _TableReader:
         """A fault that no other reading helps with; rows of the wrong length come together."""
         more: list[InputError] = [fault]
         if fault.column is None and "cells" in fault.found:
-            more = [one for file in self.files for one in self._uneven(file)] or more
+            more = [one for file in self.files for one in file.uneven_rows(_MOST_PROBLEMS)] or more
         refuse_all(self.name, [*self.problems, *more][:_MOST_PROBLEMS])
-
-    @staticmethod
-    def _uneven(file: Any) -> list[InputError]:
-        return file.uneven_rows(_MOST_PROBLEMS) if hasattr(file, "uneven_rows") else []
 
     # ---------------------------------------------------------------------------------- targets, weights, queries
 

@@ -111,8 +111,8 @@ class LetorFile:
             try:
                 items = _names(data, comments[:n_good], lines)
             except CellError as error:
-                assert error.line is not None
-                problem = error.line, error
+                assert error.row is not None
+                problem = error.row, error
         block = Block(
             path=self.path,
             features=SparseRows(starts[: n + 1], columns[:n_values], values[:n_values]),
@@ -204,7 +204,7 @@ def _settle(
             else:
                 if not text:
                     raise CellError("no value after the colon")
-                value = number(text)
+                value = number(text.decode("utf-8", "replace"))
                 values[slot] = options.missing_feature() if math.isnan(value) else value
         except CellError as error:
             return line, CellError(f"{_part(data, start, slot)}{error.found}", *error.remedies)
@@ -214,7 +214,7 @@ def _settle(
 def _target(text: bytes, options: ReadOptions) -> float:
     if b":" in text:
         raise CellError(f"found {clip(text)}, expected the line to start with its target")
-    value = number(text)
+    value = number(text.decode("utf-8", "replace"))
     return options.missing_target() if math.isnan(value) else value
 
 
@@ -267,5 +267,5 @@ def _names(data: bytes, comments: np.ndarray, lines: np.ndarray) -> np.ndarray |
         try:
             names[row] = data[start:end].decode("utf-8").strip()
         except UnicodeDecodeError:
-            raise CellError("the comment is not UTF-8 text", line=int(lines[row])) from None
+            raise CellError("the comment is not UTF-8 text", row=int(lines[row])) from None
     return names
