@@ -85,14 +85,13 @@ class LetorFile:
                 yield replace(block, qid=block.qid if whole.has_qid else None)
 
     def _parse(self, data: bytes) -> _Parsed:
-        from .._loops import letor as loop
-        from .._loops.text_numbers import LF, count_bytes
+        from . import _loops as loop
 
         ends_in_line_end = data.endswith(b"\n")
         if not ends_in_line_end:
             data += b"\n"
         text = np.frombuffer(data, dtype=np.uint8)
-        rows, pairs = count_bytes(text, LF, loop.COLON)
+        rows, pairs = loop.count_bytes(text, loop.LF, loop.COLON)
         y, qid, has_qid = np.empty(rows), np.empty(rows, np.int64), np.empty(rows, np.bool_)
         lines, n_pairs, widths = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int32)
         comments = np.empty((rows, 2), np.int64)
@@ -228,7 +227,7 @@ def _part(data: bytes, start: int, slot: int) -> str:
 
 def _explain(fault: int, data: bytes, at: int) -> str:
     """The sentence for a fault that the loop found."""
-    from .._loops import letor as loop
+    from . import _loops as loop
 
     token = _token(data, at)
     index = token.partition(b":")[0]
