@@ -15,9 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from ..errors import InputError, Remedy, refuse_all
-from .blocks import Block
+from .blocks import Block, regroup
 from .cells import FileFaultError, clip, refuse, whole_number
-from .chunks import regroup
 from .data import TableData
 from .encoding.values import TRUTH, is_missing, number_style, parse_numbers
 from .formats import TableFile, open_file
