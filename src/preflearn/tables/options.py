@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import InputError, Remedy, refuse_all
+from ..errors import InputError, Remedy, refuse_all, shortened
 from .blocks import parsing_threads
 from .cells import CellError, clip
 from .streams import read_encoding, split_name
@@ -279,9 +279,8 @@ def _note_twice(path: str, names: Sequence[str], what: str, problems: list[Input
     problems += [InputError(f"{path}: column {name!r} {what}") for name in twice]
 
 
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(clip(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _listed(names: Sequence[str]) -> str:
+    return shortened([clip(name) for name in names])
 
 
 def check_names(path: str, names: Sequence[str]) -> None:

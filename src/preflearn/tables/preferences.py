@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, Remedy, refuse_all
+from ..errors import InputError, Remedy, refuse_all, shortened
 from .cells import clip
 from .data import PreferenceData, RankingData, TableData
 from .formats import open_file
@@ -219,10 +219,9 @@ def _places(table: TableData, column: str, rows: dict[str, int], kind: str, sour
     places = np.array([rows.get(name, -1) for name in names], dtype=np.int64)
     unknown = np.flatnonzero(places < 0)
     if unknown.size:
-        shown = [f"{clip(names[row])} ({table.place(row)})" for row in unknown[:_EXAMPLES]]
-        more = f" and {unknown.size - _EXAMPLES:,} more" if unknown.size > _EXAMPLES else ""
+        shown = shortened([f"{clip(names[row])} ({table.place(row)})" for row in unknown], _EXAMPLES)
         what = f"is not an {kind}" if unknown.size == 1 else f"are not {kind}s"
-        raise InputError(f"{table.source}, column {column!r}: {', '.join(shown)}{more} {what} of {source}")
+        raise InputError(f"{table.source}, column {column!r}: {shown} {what} of {source}")
     return places
 
 
@@ -504,7 +503,7 @@ def read_relation(
     )
     y = _numbers(table, names[2])
     assert y is not None
-    return RelationTables(*sides, row_index, column_index, y, names[2])
+    return RelationTables(sides[0], sides[1], row_index, column_index, y, names[2])
 
 
 def _column_names(path: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from scipy import sparse as sp
 
-from ..errors import Remedy
+from ..errors import Remedy, shortened
 from .blocks import Block, SparseRows, read_records, regroup
 from .cells import CellError, refuse
 from .data import NumberedNames, RankingData
@@ -248,6 +248,7 @@ class _Source:
 
     def __init__(self, paths: list[str], options: ReadOptions):
         self.paths = paths
+        self.name = shortened(paths, 1)
         self.options = options
         self.files: list[tuple[RankingFile, Roles | None]] = []
         for path in paths:
@@ -261,10 +262,6 @@ class _Source:
                 raise ValueError(
                     f"{path}: the columns are not those of {paths[0]}. Files read together must agree."
                 )
-
-    @property
-    def name(self) -> str:
-        return self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
 
     @property
     def n_columns(self) -> int:

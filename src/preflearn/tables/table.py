@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import InputError, Remedy, refuse_all
+from ..errors import InputError, Remedy, refuse_all, shortened
 from .blocks import Block, regroup
 from .cells import FileFaultError, clip, refuse, whole_number
 from .data import TableData
@@ -284,7 +284,7 @@ class _TableReader:
         allow_unknown: bool,
     ):
         self.paths, self.options, self.weight, self.allow_unknown = paths, options, weight, allow_unknown
-        self.name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        self.name = shortened(paths, 1)
         self.problems: list[InputError] = []
         self.files = [self._open(path) for path in paths]
         names = self.files[0].names or []
