@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .model_files import TEXT_NAMES
+
 if TYPE_CHECKING:
     from ..tables.data import PreferenceData
     from ..web.answers import Answer
     from . import files
-
-# Columns that hold what is compared, by the names that they usually have.
-_TEXTS = ("text", "answer", "response", "completion", "output", "candidate")
 
 
 def is_answers(path: Path) -> bool:
@@ -100,7 +99,7 @@ def export_preferences(items_path: Path, answers: Path, output: Path, name: str 
     items = read_items(items_path, name)
     check_names(items, [one for answer in decided for one in (answer.winner, answer.loser)], answers)
     place = {one: row for row, one in enumerate(items.names)}
-    text = next((one for one in _TEXTS if one in items.table), None)
+    text = next((one for one in TEXT_NAMES if one in items.table), None)
     shown = [str(value) for value in items.table[text]] if text is not None else items.names
     prompts = items.table.get("prompt")
     lines = []

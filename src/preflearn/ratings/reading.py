@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import InputError, Remedy, shortened
 from ..numerics.namespace import refuse_repeated_columns
 from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
-from ..tables.encoding.values import day_comes_first, parse_times
+from ..tables.encoding.values import day_comes_first, parse_times, times_of_digits
 from .battles import POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 
@@ -559,11 +559,7 @@ def read_days(column: Column) -> np.ndarray:
         times = parse_times(labels, day_comes_first(labels)[0])
         days = np.append(times, np.nan)[codes] / _SECONDS_A_DAY
     elif days.size and ((days >= 18000101) & (days <= 21001231) & (days % 1 == 0)).all():
-        distinct, which = np.unique(days, return_inverse=True)
-        texts = [
-            f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in distinct.astype(int).tolist()
-        ]
-        days = (parse_times(texts, False) / _SECONDS_A_DAY)[which.ravel()]
+        days = times_of_digits(days) / _SECONDS_A_DAY
     bad = np.flatnonzero(~np.isfinite(days))
     if bad.size:
         raise ValueError(

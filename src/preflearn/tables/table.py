@@ -186,25 +186,22 @@ class TableChunks:
         self._numeric.discard(column)
 
     def __iter__(self) -> Iterator[TableData]:
-        numbers = tuple(self.numbers)
         texts = [name for name in self.features if name not in self._numeric]
         aside = [] if self.target is None or self.target in self._numeric else [self.target]
         targets = () if self.target is None or aside else (self.target,)
-        roles = Roles(targets, False, self.query, self.item, numbers, (*texts, *aside))
+        roles = Roles(targets, False, self.query, self.item, tuple(self.numbers), (*texts, *aside))
         blocks = (block for file in self._files for block in file.blocks(roles, lambda n_bytes: None))
         for chunk in regroup(blocks, self._rows, self._files[0].unit):
-            yield self._table(chunk, numbers)
+            yield self._table(chunk, roles)
 
-    def _table(self, blocks: list[Block], numbers: Sequence[str]) -> TableData:
-        cells = np.concatenate([np.asarray(block.features) for block in blocks])
-        found = dict(zip(numbers, cells.T))
-        for name in blocks[0].texts:
-            found[name] = np.concatenate([block.texts[name] for block in blocks])
-        y = _joined([block.y for block in blocks])
+    def _table(self, blocks: list[Block], roles: Roles) -> TableData:
+        found = _columns_of(blocks, roles)
+        y, qid, items = (
+            _joined([getattr(block, name) for block in blocks]) for name in ("y", "qid", "items")
+        )
         if self.target is not None and y is None:
             y = self._targets(found[self.target], blocks)
         columns = {name: found[name] for name in self.features}
-        qid, items = (_joined([getattr(block, name) for block in blocks]) for name in ("qid", "items"))
         source = ", ".join(self._paths)
         return TableData(columns, y, qid, items, None, self.target, self.query, self.item, source)
 

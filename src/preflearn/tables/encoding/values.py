@@ -205,6 +205,6 @@ def times_of_digits(numbers: np.ndarray) -> np.ndarray:
     >>> times_of_digits(np.array([19700102, 19701350, 7]))
     array([86400.,    nan,    nan])
     """
-    plausible = (numbers >= 19000101) & (numbers <= 21001231)
+    plausible = (numbers >= 18000101) & (numbers <= 21001231)
     digits = np.where(plausible, numbers, 0).astype(np.int64).tolist()
     return parse_times([f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in digits], False)

@@ -119,7 +119,12 @@ class _Batch:
         return texts
 
     def queries(self, name: str, labels: QueryLabels, lines: np.ndarray) -> np.ndarray:
-        return labels.from_values(self._columns[name].to_pylist(), lines)
+        column = self._columns[name]
+        whole = self._types.is_signed_integer(column.type) and not column.null_count
+        if whole and labels.kind in (None, int):  # without a Python object for each row
+            labels.kind = int
+            return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return labels.from_values(column.to_pylist(), lines)
 
 
 def _is_numeric(kind: Any) -> bool:
