@@ -249,6 +249,14 @@ def test_csv_round_trips(folder, rows, delimiter, end, block_bytes):
     np.testing.assert_array_equal(found.X[:, 0], values)
 
 
+def test_lines_are_right_where_the_header_is_read_alone(folder, monkeypatch):
+    path = folder / "header.csv"
+    path.write_bytes(b'target,item,a\n1,"' + b"long " * 9 + b'",2\n1,y,z\n')
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 20)
+    with pytest.raises(ValueError, match="line 3, column 'a': found 'z'"):
+        read_ranking(path)
+
+
 @st.composite
 def damaged_csv(draw):
     rows = draw(st.lists(st.tuples(finite, cells, finite), min_size=1, max_size=4))
