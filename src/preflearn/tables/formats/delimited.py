@@ -136,41 +136,37 @@ class DelimitedFile(TableFile):
         return [name for name, cells in zip(self.names, zip(*whole)) if _are_numbers(cells)]
 
     def rows(self, roles: Roles, progress: Callable[[int], None]) -> Iterator[tuple[np.ndarray, _Cells]]:
-        n_lines = 0
-        for layout in self._layouts(progress):
+        for first, layout in self._layouts(progress):
             fault = layout.first_fault(len(self.names))
             n_rows = int(np.searchsorted(layout.starts, layout.size if fault is None else fault.start))
-            lines = layout.lines[:n_rows] + (n_lines + self._header_lines + 1)
             if n_rows:
                 whole = layout.data if fault is None else layout.data[: fault.start]
-                yield lines, _Cells(whole, self.names, roles, self.delimiter)
+                yield first + layout.lines[:n_rows], _Cells(whole, self.names, roles, self.delimiter)
             if fault is not None:
-                line = n_lines + self._header_lines + fault.line + 1
                 column = self.names[fault.column] if 0 <= fault.column < len(self.names) else None
-                refuse(self.path, self.unit, line, fault.found, column)
-            n_lines += layout.n_lines
+                refuse(self.path, self.unit, first + fault.line, fault.found, column)
 
     def uneven_rows(self, most: int) -> Sequence[InputError]:
         found: list[InputError] = []
-        n_lines = 0
-        for layout in self._layouts(ignore_progress):
+        for first, layout in self._layouts(ignore_progress):
             for row in np.flatnonzero(layout.n_cells != len(self.names)):
-                line = n_lines + self._header_lines + int(layout.lines[row]) + 1
+                line = first + int(layout.lines[row])
                 what = _uneven(int(layout.n_cells[row]), len(self.names))
                 found.append(InputError(f"{self.path}, line {line}: {what}"))
             if len(found) >= most:
                 break
-            n_lines += layout.n_lines
         return found[:most]
 
-    def _layouts(self, progress: Callable[[int], None]) -> Iterator[_Layout]:
-        """The file after its header, part by part."""
+    def _layouts(self, progress: Callable[[int], None]) -> Iterator[tuple[int, _Layout]]:
+        """The file after its header, part by part, and the number of the line on which each part starts."""
         records = self._blocks_of_text(progress)
         first = next(records, b"").removeprefix(_BYTE_ORDER_MARK)
-        self._header_lines = first.count(b"\n", 0, self.header_bytes)
+        line = 1 + first.count(b"\n", 0, self.header_bytes)
         for data in chain([first[self.header_bytes :]], records):
             if data:
-                yield _Layout(data, self.delimiter)
+                layout = _Layout(data, self.delimiter)
+                yield line, layout
+                line += layout.n_lines
 
 
 @dataclass(frozen=True)
