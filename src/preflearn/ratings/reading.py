@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import InputError, Remedy, shortened
 from ..numerics.namespace import refuse_repeated_columns
 from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
-from ..tables.encoding.values import day_comes_first, parse_times, times_of_digits
+from ..tables.encoding.values import DAY, day_comes_first, parse_times, times_of_digits
 from .battles import POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 
@@ -55,7 +55,6 @@ _MOST_MEASURED = 1e100
 # Columns that hold names, even if these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
-_SECONDS_A_DAY = 86400.0
 
 
 class RowError(ValueError):
@@ -553,13 +552,13 @@ def read_days(column: Column) -> np.ndarray:
     """Days since 1970 of a column of dates; numbers that are not dates as 20240131 are taken as days."""
     days = column.array
     if column.form == TIME:
-        days = column.array / _SECONDS_A_DAY
+        days = column.array / DAY
     elif column.form == TEXT and column.texts is not None:
         codes, labels = column.texts.factorised
         times = parse_times(labels, day_comes_first(labels)[0])
-        days = np.append(times, np.nan)[codes] / _SECONDS_A_DAY
+        days = np.append(times, np.nan)[codes] / DAY
     elif days.size and ((days >= 18000101) & (days <= 21001231) & (days % 1 == 0)).all():
-        days = times_of_digits(days) / _SECONDS_A_DAY
+        days = times_of_digits(days) / DAY
     bad = np.flatnonzero(~np.isfinite(days))
     if bad.size:
         raise ValueError(

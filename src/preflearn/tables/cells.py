@@ -11,14 +11,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import InputError, Remedy
-from .encoding.values import MISSING, is_missing
+from .encoding.values import SPELLED_MISSING, is_missing
 from .streams import detect_encoding
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _INFINITE = {"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
-# Missing values as they are usually spelled; `is_missing` knows the others.
-_USUAL_GAPS = {spelled for text in MISSING for spelled in (text, text.upper())} | {"NaN"}
 
 
 class CellError(InputError):
@@ -78,7 +76,7 @@ def numbers(cells: Sequence[str]) -> np.ndarray:
     joined = "".join(cells)
     if joined.isascii() and "_" not in joined:  # Python takes "1_000" and digits of every script for numbers
         try:
-            values = np.array([math.nan if cell in _USUAL_GAPS else float(cell) for cell in cells])
+            values = np.array([math.nan if cell in SPELLED_MISSING else float(cell) for cell in cells])
         except ValueError:
             pass  # more missing values, or words
         else:

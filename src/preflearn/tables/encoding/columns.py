@@ -14,6 +14,7 @@ import numpy as np
 from .frames import TEXT, TIME, Column, count_codes
 from .kinds import SAMPLE, truth_values, values_in, values_of_texts
 from .values import (
+    DAY,
     NUMBER_STYLES,
     day_comes_first,
     is_missing,
@@ -24,7 +25,6 @@ from .values import (
 )
 from .words import hashed_words, leading_directions, rarity, weighted
 
-_DAY = 86400.0
 # The years 1 to 9999, in seconds since 1970.
 _FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
 _DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
@@ -301,7 +301,7 @@ def _times_of_numbers(values: np.ndarray) -> np.ndarray:
 def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
     if seconds.size == 0:
         return {}
-    days = np.floor(seconds / _DAY).astype(np.int64)
+    days = np.floor(seconds / DAY).astype(np.int64)
     first = int(days.min())
     # The calendar of each day between the first and the last, looked up by the rows.
     calendar = np.arange(first, int(days.max()) + 1)
@@ -314,9 +314,9 @@ def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
         "weekday": (calendar + 3) % 7,  # 1970 began on a Thursday
     }
     return {
-        "days": (seconds - oldest) / _DAY,
+        "days": (seconds - oldest) / DAY,
         **{name: part.astype(np.float64)[days - first] for name, part in parts.items()},
-        "hour": np.floor((seconds - days * _DAY) / 3600.0),
+        "hour": np.floor((seconds - days * DAY) / 3600.0),
     }
 
 

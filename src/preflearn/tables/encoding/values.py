@@ -16,6 +16,10 @@ import numpy as np
 
 # Missing whatever the column holds; and missing where the other values are numbers, dates or truth values.
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
+# As it is usually written; `is_missing` knows every other spelling.
+SPELLED_MISSING = {spelled for text in MISSING for spelled in (text, text.upper(), text.capitalize())} | {
+    "NaN"
+}
 _MISSING_AMONG_VALUES = MISSING | {"-", "--", ".", "none", "nat", "missing", "unknown", "n.a.", "nil"}
 
 _TRUE = {"true": "false", "t": "f", "yes": "no", "y": "n", "on": "off"}
@@ -104,6 +108,8 @@ def _parse_number(text: str, style: str) -> float:
         bare = bare.replace(".", "").replace(" ", "").replace(",", ".")
     return float(bare.replace(",", ""))
 
+
+DAY = 86400.0  # in seconds
 
 # Dates -------------------------------------------------------------------------------------------------------------
 

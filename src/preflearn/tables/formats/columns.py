@@ -12,6 +12,9 @@ from ..blocks import Block
 from ..cells import CellError, NotANumberError, QueryLabels, refuse
 from ..options import ReadOptions, Roles
 
+# Rows that are looked at to see which columns hold numbers.
+LOOK_AT_ROWS = 1000
+
 
 class Columns(Protocol):
     """The columns of some rows; a `CellError` has the row."""

@@ -24,11 +24,11 @@ from ..encoding.summary import TableWarning
 from ..encoding.values import is_missing
 from ..options import ReadOptions, Roles, check_names
 from ..streams import UTF8, detect_encoding, read_encoding, spoken
-from .columns import TableFile, ignore_progress
+from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
-_LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
+_LOOK_AT_BYTES = 1 << 18
 # Rows that are looked at to see what separates the cells.
 _ROWS_FOR_MARKS = 20
 # Digits that are a label rather than a number: "007".
@@ -128,7 +128,7 @@ class DelimitedFile(TableFile):
         text = self._first[self.header_bytes :].decode("utf-8", "replace")
         if len(self._first) == _LOOK_AT_BYTES:
             text = text[: text.rfind("\n") + 1]
-        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), _LOOK_AT_ROWS)
+        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), LOOK_AT_ROWS)
         try:
             whole = [row for row in rows if len(row) == len(self.names)]
         except csv.Error:

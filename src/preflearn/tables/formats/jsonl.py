@@ -15,10 +15,7 @@ import numpy as np
 from ..blocks import read_records
 from ..cells import CellError, NotANumberError, QueryLabels, clip, refuse
 from ..options import ReadOptions, Roles, check_names
-from .columns import TableFile, ignore_progress
-
-# Rows that are looked at to see which columns hold numbers.
-_LOOK_AT_ROWS = 1000
+from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 
 class JsonLinesFile(TableFile):
@@ -32,7 +29,7 @@ class JsonLinesFile(TableFile):
         _, first = next(self._rows(ignore_progress), ([], []))
         if not first:
             raise ValueError(f"{path}: the file is empty, expected one JSON object per line.")
-        self._first = first[:_LOOK_AT_ROWS]
+        self._first = first[:LOOK_AT_ROWS]
         self.names = list(first[0])
         check_names(path, self.names)
 
