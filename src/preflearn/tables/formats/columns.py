@@ -84,13 +84,14 @@ class TableFile:
         texts: dict[str, np.ndarray] = {}
         faults: list[tuple[int, str, CellError]] = []
         for place, name in enumerate((*roles.numbers, *roles.targets)):
+            is_target = place >= len(roles.numbers)
             try:
                 cells[place] = columns.numbers(name)
-                self._fill(cells[place], is_target=place >= len(roles.numbers))
-            except NotANumberError as error:
-                remedies = remedies_for_words(name) if place < len(roles.numbers) else ()
-                faults.append((error.row or 0, name, CellError(error.found, *remedies)))
+                self._fill(cells[place], is_target)
             except CellError as error:
+                if isinstance(error, NotANumberError) and not is_target:
+                    purpose = "to leave it out (preflearn.io.read_table reads columns of words)"
+                    error = CellError(error.found, Remedy("drop", [name], purpose), row=error.row)
                 faults.append((error.row or 0, name, error))
         for name in dict.fromkeys((*roles.words, *([roles.item] if roles.item is not None else ()))):
             try:
@@ -104,9 +105,6 @@ class TableFile:
 
     def _fill(self, values: np.ndarray, is_target: bool) -> None:
         """Put what the options say for missing values; refuse infinite ones."""
-        with np.errstate(over="ignore"):  # a sum is finite only if every term is
-            if np.isfinite(values.sum()):
-                return
         infinite, missing = np.isinf(values), np.isnan(values)
         if infinite.any():
             row = int(np.argmax(infinite))
@@ -118,11 +116,6 @@ class TableFile:
         except CellError as error:
             error.row = int(np.argmax(missing))
             raise
-
-
-def remedies_for_words(column: str) -> tuple[Remedy, ...]:
-    """What to do about a column of words where numbers are needed."""
-    return (Remedy("drop", [column], "to leave it out (preflearn.io.read_table reads columns of words)"),)
 
 
 def ignore_progress(_: int) -> None:
