@@ -3,7 +3,7 @@
 A file of 100,000 rows with 10 numbers, 5 categories, 2 dates (a day and a moment) and a text of eight words, some
 values missing. Peers in the same run: reading alone, and what scikit-learn needs for the text column only.
 
-Are hashed words of our own worth their code? The sentences of film reviews in the sentence polarity data
+Hashed words, which model files hold by their hash: the sentences of film reviews in the sentence polarity data
 (``$PREFLEARN_DATA/sentence_polarity_v1`` or ``../shared/data/sentence_polarity_v1``), against scikit-learn's
 HashingVectorizer and TfidfTransformer.
 

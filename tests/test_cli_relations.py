@@ -13,7 +13,7 @@ from preflearn.cli.app import run
 from preflearn.io import load_model
 from preflearn.metrics import concordance
 from preflearn.relations import KroneckerRLS, cross_val_predict
-from preflearn.tables.relations import read_relation
+from preflearn.tables.preferences import read_relation
 
 
 def write(path: Path, header: list[str], rows) -> Path:
@@ -123,7 +123,7 @@ def test_tables_that_do_not_match(tables, tmp_path, capsys) -> None:
     assert "Missing option '--columns'" in capsys.readouterr().err
     write(tables["pairs"], ["drug", "target", "affinity"], [("d1", "t1", 1.0), ("d99", "t1", 2.0)])
     assert run(["relate", *arguments(tables), *output]) == 2
-    assert "'d99' is not an object of" in capsys.readouterr().err
+    assert "'d99' (line 3) is not an object of" in capsys.readouterr().err
     write(tables["pairs"], ["drug", "target"], [("d1", "t1")])
     assert run(["relate", *arguments(tables), *output]) == 2
     assert "expected three: row object, column object, label" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from preflearn.auto import boosting, candidates, everything, kernels, ranker
 from preflearn.cli import large
 from preflearn.io import load_model, model_info, read_table, write_ranking
 from preflearn.learners.streaming import checkpoint as checkpoints
-from preflearn.tables.sizes import TableSize, size_of
+from preflearn.tables.ranking import TableSize, size_of
 
 N_ROWS, SAMPLE = 1000, 400
 

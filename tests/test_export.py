@@ -41,8 +41,8 @@ from preflearn.metrics.by_query import predict_scores
 from preflearn.model_selection._choice import read_scoring
 from preflearn.numerics.onnx_graph import ExportError
 from preflearn.preprocessing import QueryRelative, TableEncoder
-from preflearn.tables.models.linear_weights import folded_weights
-from preflearn.tables.models.onnx_checks import onnx_inputs
+from preflearn.tables.models.onnx import onnx_inputs
+from preflearn.tables.models.search_engines import folded_weights
 from strategies import examples
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")

@@ -187,7 +187,7 @@ def test_train_takes_what_ask_wrote(asked, call, tmp_path):
 
 
 def test_answers_are_exported_for_trainers(asked, tmp_path):
-    from preflearn.cli.answers import export_preferences
+    from preflearn.cli.preferences import export_preferences
 
     items, answers = asked
     assert export_preferences(items, answers, tmp_path / "dpo.jsonl") == 4

@@ -96,7 +96,8 @@ def test_sparse_models_and_pipelines_come_back(problem, tmp_path):
 def test_stored_models_stay_loadable(path):
     expected = json.loads(path.with_suffix(".json").read_text())
     model = load_model(path)
-    np.testing.assert_allclose(model.predict(np.array(expected["X"])), expected["predictions"], rtol=1e-9)
+    rows = expected["X"] if isinstance(expected["X"], dict) else np.array(expected["X"])
+    np.testing.assert_allclose(model.predict(rows), expected["predictions"], rtol=1e-9)
     assert model_info(path)["metadata"] == {"made_for": "tests"}
 
 

@@ -127,7 +127,7 @@ CSV_FAULTS = [
     (b"score,a\n1,2\n", "which column is the target.*target=... with one of 'score', 'a'"),
     (b"target,a\n", "no rows"),
     (b"target,a\n1,2\n3\n", "line 3: found 1 cell, expected 2"),
-    (b"target,a\n1,2\n\n3,4,5\n", "line 4: found more than the 2 cells"),
+    (b"target,a\n1,2\n\n3,4,5\n", "line 4: found 3 cells, expected 2"),
     (b"target,a\n1,x\n", "line 2, column 'a': found 'x', expected a number.*drop="),
     (b"target,a\nx,1\n", "line 2, column 'target': found 'x', expected a number"),
     (b"target,a\n1,\n", "line 2, column 'a': a missing value.*missing=0.0"),
@@ -247,6 +247,14 @@ def test_csv_round_trips(folder, rows, delimiter, end, block_bytes):
     assert found.item_names.tolist() == list(texts)
     np.testing.assert_array_equal(found.y, targets)
     np.testing.assert_array_equal(found.X[:, 0], values)
+
+
+def test_lines_are_right_where_the_header_is_read_alone(folder, monkeypatch):
+    path = folder / "header.csv"
+    path.write_bytes(b'target,item,a\n1,"' + b"long " * 9 + b'",2\n1,y,z\n')
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 20)
+    with pytest.raises(ValueError, match="line 3, column 'a': found 'z'"):
+        read_ranking(path)
 
 
 @st.composite

@@ -13,7 +13,7 @@ from contracts import rate_options as contract
 from contracts.pairwise import all_pairs
 from preflearn import rate
 from preflearn.ratings.choice import HALF_LIVES, PRIOR_WIDTHS, alpha_of
-from preflearn.ratings.frames import columns_of
+from preflearn.ratings.tables import columns_of
 
 POINTS = 400 / np.log(10)
 COMBINATIONS = all_pairs(contract.OPTIONS)

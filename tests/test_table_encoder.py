@@ -24,7 +24,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from preflearn import RLS, RankRLS
 from preflearn.io import load_model, save_model
 from preflearn.preprocessing import TableEncoder, TableWarning, suggest_query_column
-from preflearn.tables.encoding.columns import _median
 from preflearn.tables.encoding.values import day_comes_first, number_style, parse_numbers, parse_times
 from preflearn.tables.encoding.words import hashed_words, leading_directions, rarity, weighted
 
@@ -409,14 +408,18 @@ def test_hashes_of_different_words_fall_evenly():
     assert abs(buckets.data.sum()) < 4 * math.sqrt(4000)
 
 
-def test_blocks_of_texts_change_nothing(monkeypatch):
-    texts = sentences(np.random.default_rng(0)) + ["a\nb\nc " * 30, "", "Ünïcödé “quoted” 東京"]
-    whole = hashed_words(texts, 97).toarray()
-    monkeypatch.setattr("preflearn.tables.encoding.words._BLOCK", 64)
-    np.testing.assert_array_equal(hashed_words(texts, 97).toarray(), whole)
-    np.testing.assert_array_equal(
-        hashed_words(["one", "", "two 😀"], 97).toarray()[0], hashed_words(["one"], 97).toarray()[0]
-    )
+def test_the_hash_of_a_word_is_that_of_earlier_versions():
+    texts = ["Red wine, a_b x²", "Ünïcödé “quoted” 東京", "ΣΑΣ\nσας", "two 😀 7"]
+    found = hashed_words(texts, 1 << 20)
+    expected = [
+        [(210850, -1.0), (224169, -1.0), (636532, -1.0), (947379, 1.0), (1026423, 1.0)],
+        [(90556, -1.0), (388284, 1.0), (391803, -1.0)],
+        [(786745, -2.0)],
+        [(39193, -1.0), (242881, -1.0), (477390, 1.0)],
+    ]
+    assert [
+        sorted(zip(row.indices.tolist(), row.data.tolist())) for row in (found[[k]] for k in range(4))
+    ] == expected
 
 
 FRAMES_OF_TEXTS = {
@@ -463,23 +466,10 @@ def test_a_whole_table_in_arrow_form_and_as_objects_agree(monkeypatch, threads):
         table[name] = [None if rng.random() < 0.05 else value for value in table[name]]
     expected = TableEncoder().fit_transform({name: list(column) for name, column in table.items()})
     monkeypatch.setattr("preflearn.numerics.threads.n_threads", lambda: threads)
-    monkeypatch.setattr("preflearn.tables.encoding.columns._MANY", 100)
-    monkeypatch.setattr("preflearn.tables.encoding.table._CACHE_BYTES", 5000)
     for frame in (pd.DataFrame(table), pl.DataFrame(table), pa.table(table), table):
         encoder = TableEncoder()
         np.testing.assert_array_equal(encoder.fit_transform(frame), expected)
         np.testing.assert_array_equal(encoder.transform(frame), expected)
-
-
-@given(st.lists(st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1.0]), max_size=80), st.booleans())
-def test_the_median_of_many_values_is_that_of_numpy(values, ordered):
-    values = np.array(sorted(values) if ordered else values)
-    expected = float(np.median(values)) if values.size else 0.0
-    for many, sample in ((1, 1), (1, 20), (10, 3)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("preflearn.tables.encoding.columns._MANY", many)
-            patch.setattr("preflearn.tables.encoding.columns._SAMPLE", sample)
-            assert _median(values) == expected
 
 
 def test_leading_directions_span_the_leading_space():

@@ -160,6 +160,18 @@ def refuse_all(source: str, errors: Sequence[InputError]) -> None:
         raise ManyInputError(source, errors)
 
 
+def shortened(texts: Sequence[object], most: int = 12) -> str:
+    """A few texts in one line, and how many there are besides.
+
+    Examples
+    --------
+    >>> shortened(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(map(str, texts[:most]))
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most:,} more"
+
+
 def _listed(texts: Sequence[str], together: bool = False) -> str:
     if len(texts) == 1:
         return texts[0]

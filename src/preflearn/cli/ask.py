@@ -132,8 +132,8 @@ def ask(
 def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Tell) -> None:
     """Write the answers as pairs of texts."""
     from ..tables.atomic import require_writable
-    from .answers import export_preferences
     from .files import check_outputs
+    from .preferences import export_preferences
 
     if not answers.is_file():
         raise FileNotFoundError(f"There is no file {answers} of answers: --answers names it.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from ..tables.datasets.shop import DemoData
+    from ..tables.shop import DemoData
 
 _ALPHAS = (0.1, 1.0, 10.0, 100.0)
 _SHOWN_FEATURES = ("title_match", "price_ratio", "rating", "delivery_days")
@@ -61,7 +61,7 @@ def _write(path: Path, seed: int, force: bool) -> None:
     import io
 
     from ..tables.atomic import write_whole
-    from ..tables.datasets.shop import load_demo
+    from ..tables.shop import load_demo
 
     data = load_demo(random_state=seed)
     text = io.StringIO(newline="")
@@ -86,7 +86,7 @@ def _learn(seed: int) -> dict[str, Any]:
 
     from .. import RLS, RankRLS
     from ..numerics.threads import blas_at_rest
-    from ..tables.datasets.shop import load_demo
+    from ..tables.shop import load_demo
 
     start = time.perf_counter()
     data = load_demo(random_state=seed)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import shortened
 from .settings import READING, read_settings
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
 ]
 
-_FEW = 8
 _REPORTS = (".html", ".htm", ".md")
 # How the leaderboards of `preflearn rate` begin: tables, with categories or without, Markdown and JSON.
 _BOARD = re.compile(
@@ -246,7 +246,7 @@ def _query_note(table: TableData, reading: Reading) -> list[str]:
 
 def together(paths: Sequence[Path]) -> str:
     """The name of one file, or of the first of several."""
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+    return shortened([path.name for path in paths], 1)
 
 
 def column_names(path: Path, reading: Reading) -> list[str]:
@@ -457,5 +457,4 @@ def _refuse_kinds_left_out(
 
 def listed(names: Sequence[str]) -> str:
     """A few names in one line."""
-    shown = ", ".join(repr(name) for name in names[:_FEW])
-    return shown if len(names) <= _FEW else f"{shown} and {len(names) - _FEW} more"
+    return shortened([repr(name) for name in names], 8)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..auto.training.problem import Problem
     from ..auto.training.streamed import SampledLetor, SampledTable
     from ..report import TrainingReport
-    from ..tables.sizes import TableSize
+    from ..tables.ranking import TableSize
 
 # Memory of a training in multiples of the table: as read, encoded, and the views of the features in prediction.
 _COPIES = 10
@@ -39,7 +39,7 @@ def in_parts(
     """A training in parts, where the files do not fit into memory; what cannot be learned in this way is refused."""
     from ..errors import InputError, Remedy
     from ..numerics.memory import fits_in_memory
-    from ..tables.sizes import size_of
+    from ..tables.ranking import size_of
 
     if not all(path.is_file() for path in paths):
         return None  # reported when the files are read

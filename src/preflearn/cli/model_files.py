@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..tables.encoding.table import TableEncoder
 
 # Columns of texts to put in order, by the names that they usually have.
-_TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
+TEXT_NAMES = ("text", "answer", "response", "completion", "output", "candidate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Ro
             f"--drop would be ignored with {model_file.name}, which puts texts in order: leave it out."
         )
     known = column_names(Path(names[0]), reading)
-    text = reading.text or next((name for name in _TEXT_NAMES if name in known), None)
+    text = reading.text or next((name for name in TEXT_NAMES if name in known), None)
     if text is None or text not in known:
         raise ValueError(
             f"{names[0]}: {model_file.name} puts texts in order: which column holds them? Found {listed(known)}. Pass "

@@ -214,7 +214,7 @@ def _labels(table: dict[str, Any], category: str) -> list[Any]:
 
 
 def _category_rows(boards: Any) -> list[dict[str, Any]] | None:
-    from ..ratings.frames import columns_of
+    from ..ratings.tables import columns_of
     from ..report.ratings import rows_of
 
     return None if boards is None else rows_of(columns_of(boards.table))
@@ -268,8 +268,8 @@ def _check_goal(found: Ratings, goal: str | None) -> None:
 
 
 def _next(found: Ratings, goal: str | None) -> list[dict[str, Any]] | None:
-    from ..ratings.frames import columns_of
     from ..ratings.summary import is_moderate
+    from ..ratings.tables import columns_of
     from ..report.ratings import rows_of
 
     return rows_of(columns_of(found.next_battles(5, goal=goal))) if is_moderate(found) else None
@@ -341,7 +341,7 @@ def _category_lines(boards: Any) -> list[str]:
 
 
 def _covariate_lines(found: Ratings) -> list[str]:
-    from ..ratings.frames import columns_of
+    from ..ratings.tables import columns_of
     from ..report.ratings import rows_of
 
     return [
@@ -353,7 +353,7 @@ def _covariate_lines(found: Ratings) -> list[str]:
 
 def _extras(found: Ratings, goal: str | None) -> list[str]:
     """Held-out battles and next battles in lines."""
-    from ..ratings.frames import columns_of
+    from ..ratings.tables import columns_of
     from ..report.ratings import rows_of
     from ..shown_tables import visible
 

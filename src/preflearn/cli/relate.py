@@ -155,7 +155,7 @@ class _Relation:
     ):
         import numpy as np
 
-        from ..tables.relations import read_relation
+        from ..tables.preferences import read_relation
 
         self.sources, self.alphas, self.setting, self.duplicates = sources, alphas, setting, duplicates
         self.tables = tables = read_relation(*sources, drop=drop)
@@ -271,7 +271,7 @@ def predict_relation(model_file: Path, data: list[Path], output: Path | None, qu
 def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
     """Predictions for every pair of two tables of objects, and the tables."""
     from ..tables.models.files import load_model, model_info
-    from ..tables.relations import read_objects
+    from ..tables.preferences import read_objects
 
     model, metadata = load_model(model_file), model_info(model_file)["metadata"]
     tables = [read_objects(path) for path in data]
@@ -291,7 +291,7 @@ def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
 def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None:
     """The model of a relation on labels that are known: rows, columns and pairs, as in the training."""
     from ..model_selection import evaluate_scores
-    from ..tables.relations import read_relation
+    from ..tables.preferences import read_relation
 
     if len(data) != 3:
         raise ValueError(

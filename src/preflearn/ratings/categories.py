@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..shown_tables import visible
 from . import tables
 from .boards import CategoryBoards, category_boards, category_scores, choose_ratio, fits_densely
-from .frames import frame_like
+from .tables import frame_like
 
 if TYPE_CHECKING:
     from .result import Ratings

@@ -15,12 +15,11 @@ from .battles import Battles, refuse_hopeless
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
 from .features import with_features
-from .frames import backend_of
 from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, read_battles, read_ranked
 from .result import Ratings
 from .strengths import Strengths, fit_strengths
-from .tables import MEAN_RATING, POINTS
+from .tables import MEAN_RATING, POINTS, backend_of
 
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10

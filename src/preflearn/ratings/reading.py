@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, Remedy
+from ..errors import InputError, Remedy, shortened
 from ..numerics.namespace import refuse_repeated_columns
 from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
-from ..tables.encoding.values import day_comes_first, parse_times
+from ..tables.encoding.values import DAY, day_comes_first, parse_times, times_of_digits
 from .battles import POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 
@@ -50,13 +50,11 @@ _SCORES = ("score_a", "score_b")
 JUDGES = ("judge", "worker", "annotator", "rater")
 PROMPTS = ("prompt", "question_id")
 _TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
-_MOST_SHOWN = 10
 # Differences of covariates, and of margins, may be as large, and one over it.
 _MOST_MEASURED = 1e100
 # Columns that hold names, even if these look like numbers.
 NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
-_SECONDS_A_DAY = 86400.0
 
 
 class RowError(ValueError):
@@ -104,7 +102,7 @@ def read_battles(
         covariates = (covariates,)
     if len({*covariates}) < len(covariates):
         raise InputError(
-            f"{{argument}} names a column twice: found {_listed(list(covariates))}", argument="covariates"
+            f"{{argument}} names a column twice: found {shortened(list(covariates))}", argument="covariates"
         )
     refuse_repeated_columns(table)
     found = read_table(table, "The table of battles")
@@ -204,7 +202,7 @@ def _find_sides(
         return _Sides(a, b, None, None, by_score=True)
     if winner is None and "winner" not in columns:
         raise InputError(
-            f"The columns {a!r} and {b!r} say who met, and none says who won: found {_listed(list(columns))}",
+            f"The columns {a!r} and {b!r} say who met, and none says who won: found {shortened(list(columns))}",
             Remedy("winner", purpose="and the column that does"),
         )
     return _Sides(a, b, _known(columns, winner or "winner", "winner"))
@@ -215,7 +213,7 @@ def _usual_sides(columns: dict[str, Column]) -> tuple[str, str]:
     usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
     if not usual:
         raise InputError(
-            f"No columns of two sides were found among {_listed(list(columns))}: expected model_a and model_b "
+            f"No columns of two sides were found among {shortened(list(columns))}: expected model_a and model_b "
             "with winner, or winner and loser",
             Remedy("a"),
             Remedy("b"),
@@ -225,7 +223,7 @@ def _usual_sides(columns: dict[str, Column]) -> tuple[str, str]:
     if len(usual) > 1:
         raise InputError(
             "Several pairs of columns could be the two sides: "
-            f"{_listed([' and '.join(pair) for pair in usual])}",
+            f"{shortened([' and '.join(pair) for pair in usual])}",
             Remedy("a"),
             Remedy("b", purpose="to say which"),
             together=True,
@@ -236,14 +234,9 @@ def _usual_sides(columns: dict[str, Column]) -> tuple[str, str]:
 def _known(columns: dict[str, Column], name: str, argument: str) -> str:
     if name not in columns:
         raise InputError(
-            f"{{argument}} asks for the column {name!r}, found {_listed(list(columns))}", argument=argument
+            f"{{argument}} asks for the column {name!r}, found {shortened(list(columns))}", argument=argument
         )
     return name
-
-
-def _listed(names: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, names[:_MOST_SHOWN]))
-    return shown if len(names) <= _MOST_SHOWN else f"{shown} and {len(names) - _MOST_SHOWN} more"
 
 
 def factorised(column: Column) -> tuple[np.ndarray, list[Hashable]]:
@@ -434,7 +427,7 @@ def _read_ties(column: Column) -> np.ndarray:
     ]
     if unknown:
         raise ValueError(
-            f"Column {column.name!r} marks ties, and holds {_listed([repr(label) for label in unknown])}: expected "
+            f"Column {column.name!r} marks ties, and holds {shortened([repr(label) for label in unknown])}: expected "
             "true and false, 1 and 0, or yes and no. Rename it if it is about something else."
         )
     return np.array([word in _TIED for word in words] + [False])[codes]
@@ -448,7 +441,7 @@ def _refuse_ambiguous(
     named = np.array([*found, -1])[codes]
     if ((named == pairs[:, 0]) | (named == pairs[:, 1])).all() and not {type(x) for x in labels} <= {bool}:
         raise ValueError(
-            f"Column {sides.winner!r} holds {_listed(labels)}, which are items as well as shares (1 for "
+            f"Column {sides.winner!r} holds {shortened(labels)}, which are items as well as shares (1 for "
             f"{sides.a!r}, 0 for "
             f"{sides.b!r}): write the names of the columns, or other names of the items."
         )
@@ -531,12 +524,11 @@ def _word(label: Hashable, sides: _Sides) -> float | None:
 
 def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
     counts = Counter("missing" if code < 0 else repr(labels[code]) for code in codes.tolist())
-    found = ", ".join(f"{label} ({count:,})" for label, count in counts.most_common(_MOST_SHOWN))
-    more = f" and {len(counts) - _MOST_SHOWN} more" if len(counts) > _MOST_SHOWN else ""
+    found = shortened([f"{label} ({count:,})" for label, count in counts.most_common()])
     raise ValueError(
         f"Column {sides.winner!r}: {sum(counts.values()):,} of {n:,} battles have a label that is neither a side, "
         "an item of the battle nor a tie: "
-        f"{found}{more}. Expected {sides.a!r} or {sides.b!r}, 'tie', 'both bad', the name of the item that won, or "
+        f"{found}. Expected {sides.a!r} or {sides.b!r}, 'tie', 'both bad', the name of the item that won, or "
         "1, 0 and 0.5: leave "
         "the other battles out."
     )
@@ -560,17 +552,13 @@ def read_days(column: Column) -> np.ndarray:
     """Days since 1970 of a column of dates; numbers that are not dates as 20240131 are taken as days."""
     days = column.array
     if column.form == TIME:
-        days = column.array / _SECONDS_A_DAY
+        days = column.array / DAY
     elif column.form == TEXT and column.texts is not None:
         codes, labels = column.texts.factorised
         times = parse_times(labels, day_comes_first(labels)[0])
-        days = np.append(times, np.nan)[codes] / _SECONDS_A_DAY
+        days = np.append(times, np.nan)[codes] / DAY
     elif days.size and ((days >= 18000101) & (days <= 21001231) & (days % 1 == 0)).all():
-        distinct, which = np.unique(days, return_inverse=True)
-        texts = [
-            f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in distinct.astype(int).tolist()
-        ]
-        days = (parse_times(texts, False) / _SECONDS_A_DAY)[which.ravel()]
+        days = times_of_digits(days) / DAY
     bad = np.flatnonzero(~np.isfinite(days))
     if bad.size:
         raise ValueError(
@@ -613,7 +601,7 @@ def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argum
     if pair is None and name not in columns:
         raise InputError(
             f"{{argument}} asks for {name!r}, and neither {name}_a and {name}_b nor {name} (the difference, a minus b) "
-            f"is a column: found {_listed(list(columns))}",
+            f"is a column: found {shortened(list(columns))}",
             argument=argument,
         )
     parts = [read_numbers(columns[one], what) for one in pair or (name,)]
@@ -718,7 +706,7 @@ def _other_columns(table: Any, asked: dict[str, str]) -> Any:
     for argument, name in asked.items():
         if name not in known:
             raise InputError(
-                f"{{argument}} asks for the column {name!r}, found {_listed(known)}", argument=argument
+                f"{{argument}} asks for the column {name!r}, found {shortened(known)}", argument=argument
             )
     names = list(asked.values())
     return {name: table[name] for name in names} if frame is table else frame.select(names).to_native()

@@ -16,10 +16,9 @@ from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
 from .clusters import effective_clusters, effective_clusters_of_differences
-from .frames import frame_like
 from .ranks import MOST_COMPARED, MOST_RANKED
 from .strengths import Strengths, cluster_information, dense_covariance, many_standard_errors
-from .tables import MEAN_RATING, POINTS
+from .tables import MEAN_RATING, POINTS, frame_like
 
 if TYPE_CHECKING:
     from .categories import CategoryRatings

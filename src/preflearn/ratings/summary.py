@@ -144,7 +144,7 @@ def summary_of(ratings: Ratings) -> dict[str, Any]:
 
 def _parts(ratings: Ratings) -> dict[str, Any]:
     """Tables beside the board; those that take long are left out of large boards."""
-    from .frames import columns_of
+    from .tables import columns_of
 
     names = ["covariates"]
     if is_moderate(ratings):
@@ -229,14 +229,14 @@ def page_of(
 
 
 def _category_columns(boards: CategoryRatings | None) -> dict[str, list[Any]] | None:
-    from .frames import columns_of
+    from .tables import columns_of
 
     return None if boards is None else columns_of(boards.table)
 
 
 def _months(ratings: Ratings) -> Any:
     from .boards import month_edges
-    from .frames import columns_of
+    from .tables import columns_of
 
     if ratings.raw.time is None or not 2 <= len(month_edges(ratings.raw.time)) <= 120:
         return None

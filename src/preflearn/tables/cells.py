@@ -11,23 +11,27 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import InputError, Remedy
-from .encoding.values import is_missing
+from .encoding.values import SPELLED_MISSING, is_missing
 from .streams import detect_encoding
 
-_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_INFINITE = {b"inf", b"+inf", b"-inf", b"infinity", b"+infinity", b"-infinity"}
+_INFINITE = {"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
 
 
 class CellError(InputError):
-    """A value that cannot be used; the file, line and column are added where they are known."""
+    """A value that cannot be used, and its row where it is one of many; file, line and column are added later."""
 
-    def __init__(self, found: str, *remedies: Remedy, line: int | None = None) -> None:
+    def __init__(self, found: str, *remedies: Remedy, row: int | None = None) -> None:
         super().__init__(found, *remedies)
-        self.line = line
+        self.row = row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), line=self.line), (self.found, *self.remedies)
+        return partial(type(self), row=self.row), (self.found, *self.remedies)
+
+
+class NotANumberError(CellError):
+    """Something else where a number is needed: the column may be one of words."""
 
 
 def clip(text: str | bytes, longest: int = 40) -> str:
@@ -36,7 +40,7 @@ def clip(text: str | bytes, longest: int = 40) -> str:
     return repr(shown if len(shown) <= longest else shown[: longest - 3] + "...")
 
 
-def number(text: bytes) -> float:
+def number(text: str) -> float:
     """The float64 nearest to a decimal number; NaN for a missing value.
 
     Raises
@@ -46,7 +50,7 @@ def number(text: bytes) -> float:
 
     Examples
     --------
-    >>> number(b"0.1000000000000000055511151231257827"), number(b"NULL")
+    >>> number("0.1000000000000000055511151231257827"), number("NULL")
     (0.1, nan)
     """
     if _NUMBER.fullmatch(text):
@@ -54,11 +58,38 @@ def number(text: bytes) -> float:
         if math.isinf(value):
             raise CellError(f"{clip(text)} is too large for a 64-bit float")
         return value
-    if is_missing(text.decode("utf-8", "replace"), among_values=True):
+    if is_missing(text, among_values=True):
         return math.nan
     if text.lower() in _INFINITE:
         raise CellError(f"{clip(text)} is infinite, expected a finite number")
-    raise CellError(f"found {clip(text)}, expected a number")
+    raise NotANumberError(f"found {clip(text)}, expected a number")
+
+
+def numbers(cells: Sequence[str]) -> np.ndarray:
+    """`number` of each cell without the blanks around it; an error has the row.
+
+    Examples
+    --------
+    >>> numbers(["1", " 2.5", "NA"])
+    array([1. , 2.5, nan])
+    """
+    joined = "".join(cells)
+    if joined.isascii() and "_" not in joined:  # Python takes "1_000" and digits of every script for numbers
+        try:
+            values = np.array([math.nan if cell in SPELLED_MISSING else float(cell) for cell in cells])
+        except ValueError:
+            pass  # more missing values, or words
+        else:
+            if not np.isinf(values).any():
+                return values
+    values = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        try:
+            values[row] = number(cell.strip())
+        except CellError as error:
+            error.row = row
+            raise
+    return values
 
 
 def whole_number(text: str) -> int | None:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import InputError, Remedy, refuse_all
+from ..errors import InputError, Remedy, refuse_all, shortened
+from .blocks import parsing_threads
 from .cells import CellError, clip
 from .streams import read_encoding, split_name
 
@@ -82,6 +83,7 @@ class ReadOptions:
             raise ValueError(f"delimiter must be one ASCII character: found {self.delimiter!r}.")
         if self.encoding is not None:
             read_encoding(self.encoding)
+        parsing_threads(self.n_jobs)
 
     def format_of(self, path: str) -> str:
         """The format given, or the one that the name of the file implies."""
@@ -277,9 +279,8 @@ def _note_twice(path: str, names: Sequence[str], what: str, problems: list[Input
     problems += [InputError(f"{path}: column {name!r} {what}") for name in twice]
 
 
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(clip(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _listed(names: Sequence[str]) -> str:
+    return shortened([clip(name) for name in names])
 
 
 def check_names(path: str, names: Sequence[str]) -> None:

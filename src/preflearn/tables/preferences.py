@@ -1,4 +1,8 @@
-"""Preferences: a table of items and a table that says which is preferred to which, or two columns of texts."""
+"""Preferences and relations: tables of objects, and a table that names two of them in each row.
+
+Preferences say which item is preferred to which, also as two columns of texts; relations label pairs of a row object
+and a column object.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, Remedy, refuse_all
+from ..errors import InputError, Remedy, refuse_all, shortened
 from .cells import clip
 from .data import PreferenceData, RankingData, TableData
+from .formats import open_file
 from .options import AUTO, ReadOptions, as_paths
 from .ranking import read_ranking
 from .table import read_table
@@ -64,7 +69,7 @@ def read_preferences(
     format, pairs_format : str, default=None
         Formats of the two files; None goes by their names.
     n_jobs : int, default=None
-        Threads that parse; None takes every core.
+        As in :func:`read_ranking`.
 
     Returns
     -------
@@ -146,8 +151,6 @@ def _pair_columns(path: str, better: str | None, worse: str | None, format: str 
         return better, worse
     if better is not None or worse is not None:
         raise ValueError("Give both better= and worse=, or neither (the first two columns).")
-    from .formats import open_file
-
     names = open_file(path, ReadOptions(format=format)).names or []
     for usual in (("winner", "loser"), ("better", "worse")):
         if {*usual} <= {*names}:
@@ -197,27 +200,29 @@ def rows_by_name(path: str, names: np.ndarray) -> dict[str, int]:
 
 def _resolve(table: TableData, columns: tuple[str, str], rows: dict[str, int], items_path: str) -> np.ndarray:
     """Names to rows of X."""
-    sides = [table.columns[column].tolist() for column in columns]
-    pairs = np.array([[rows.get(name, -1) for name in side] for side in sides], dtype=np.int64).T
-    problems: list[InputError] = []
-    for side, column in enumerate(columns):
-        unknown = np.flatnonzero(pairs[:, side] < 0)
-        if unknown.size:
-            shown = [f"{clip(sides[side][row])} ({table.place(row)})" for row in unknown[:_EXAMPLES]]
-            more = f" and {unknown.size - _EXAMPLES:,} more" if unknown.size > _EXAMPLES else ""
-            what = "is not an item" if unknown.size == 1 else "are not items"
-            problems.append(
-                InputError(
-                    f"{table.source}, column {column!r}: {', '.join(shown)}{more} {what} of {items_path}"
-                )
-            )
-    same = np.flatnonzero((pairs[:, 0] == pairs[:, 1]) & (pairs[:, 0] >= 0))
-    problems += [
-        InputError(f"{table.source}, {table.place(row)}: {clip(sides[0][row])} is preferred to itself")
-        for row in same[:_EXAMPLES]
-    ]
-    refuse_all(table.source, problems)
+    pairs = np.stack([_places(table, column, rows, "item", items_path) for column in columns], axis=1)
+    same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    names = table.columns[columns[0]]
+    refuse_all(
+        table.source,
+        [
+            InputError(f"{table.source}, {table.place(row)}: {clip(names[row])} is preferred to itself")
+            for row in same[:_EXAMPLES]
+        ],
+    )
     return pairs
+
+
+def _places(table: TableData, column: str, rows: dict[str, int], kind: str, source: Any) -> np.ndarray:
+    """The row of each name of a column; names that are not there are refused."""
+    names = table.columns[column].tolist()
+    places = np.array([rows.get(name, -1) for name in names], dtype=np.int64)
+    unknown = np.flatnonzero(places < 0)
+    if unknown.size:
+        shown = shortened([f"{clip(names[row])} ({table.place(row)})" for row in unknown], _EXAMPLES)
+        what = f"is not an {kind}" if unknown.size == 1 else f"are not {kind}s"
+        raise InputError(f"{table.source}, column {column!r}: {shown} {what} of {source}")
+    return places
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -375,3 +380,138 @@ def read_text_preferences(
         None if prompt is None else table.columns[prompt][kept],
         int((~whole).sum()),
     )
+
+
+# ------------------------------------------------------------------------------------------------ relations
+
+
+@dataclass(frozen=True)
+class ObjectTable:
+    """Objects of one kind.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, n_features) or None
+        None where columns hold anything but numbers.
+    names : ndarray of str, shape (n,)
+    feature_names : list of str
+    columns : dict of str to ndarray
+        The features as they were read.
+    """
+
+    X: np.ndarray | None
+    names: np.ndarray
+    feature_names: list[str]
+    columns: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class RelationTables:
+    """What `read_relation` found.
+
+    Attributes
+    ----------
+    rows, columns : ObjectTable
+    row_index, column_index : int ndarray of shape (e,)
+    y : ndarray of shape (e,)
+    label : str
+        The column of the labels.
+    """
+
+    rows: ObjectTable
+    columns: ObjectTable
+    row_index: np.ndarray
+    column_index: np.ndarray
+    y: np.ndarray
+    label: str
+
+
+def read_objects(
+    path: str | os.PathLike[str], *, item: str | None = None, drop: Sequence[str] = ()
+) -> ObjectTable:
+    """A table of objects: the first column (or ``item``) names them, all others are features.
+
+    Parameters
+    ----------
+    path : path
+        CSV, TSV, JSON lines or Parquet.
+    item : str, optional
+        The column of the names.
+    drop : sequence of str, default=()
+        Columns to leave out, those of them that are there.
+
+    Returns
+    -------
+    ObjectTable
+    """
+    name = as_paths(path)[0]
+    columns = _column_names(name)
+    item = columns[0] if item is None else item
+    left_out = [one for one in drop if one in columns]
+    data = read_table(name, target=None, query=None, item=item, drop=left_out or None)
+    assert data.item_names is not None  # the column of the names was given
+    rows_by_name(name, data.item_names)
+    numbers = all(values.dtype != object and np.isfinite(values).all() for values in data.columns.values())
+    X = np.column_stack(list(data.columns.values())) if numbers else None
+    return ObjectTable(X, data.item_names, list(data.columns), data.columns)
+
+
+def read_relation(
+    rows: str | os.PathLike[str],
+    columns: str | os.PathLike[str],
+    pairs: str | os.PathLike[str],
+    *,
+    drop: Sequence[str] = (),
+) -> RelationTables:
+    """Read objects of two kinds and the labels of their pairs, for ``fit_pairs_of``.
+
+    Parameters
+    ----------
+    rows, columns : path
+        Tables of objects, the name first; see `read_objects`.
+    pairs : path
+        A table with one pair per row: the name of the row object, that of the column object, the label.
+    drop : sequence of str, default=()
+        Columns of the objects to leave out.
+
+    Returns
+    -------
+    RelationTables
+
+    Raises
+    ------
+    ValueError
+        If a pair names an object that is not in its table; the message gives the line.
+    """
+    known = {name for path in (rows, columns) for name in _column_names(as_paths(path)[0])}
+    absent = [one for one in drop if one not in known]
+    if absent:
+        raise InputError(
+            f"{{argument}} asks for {', '.join(map(repr, absent))}, in neither table", argument="drop"
+        )
+    sides = [read_objects(path, drop=drop) for path in (rows, columns)]
+    (path,) = as_paths(pairs)
+    names = _column_names(path)
+    if len(names) < 3:
+        raise ValueError(
+            f"{path}: found {len(names)} columns, expected three: row object, column object, label."
+        )
+    table = read_table(path, target=None, query=None, item=None, features=names[:3], texts=names[:2])
+    row_index, column_index = (
+        _places(table, name, rows_by_name(str(source), side.names), "object", source)
+        for name, side, source in zip(names, sides, (rows, columns))
+    )
+    y = _numbers(table, names[2])
+    assert y is not None
+    return RelationTables(sides[0], sides[1], row_index, column_index, y, names[2])
+
+
+def _column_names(path: str) -> list[str]:
+    if ReadOptions().format_of(path) == "letor":
+        raise ValueError(
+            f"{path}: relations are read from tables (csv, tsv, jsonl, parquet), not LETOR text."
+        )
+    names = open_file(path, ReadOptions()).names
+    if not names:
+        raise ValueError(f"{path}: the table has no columns.")
+    return names

@@ -14,10 +14,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import InputError, Remedy, refuse_all
-from .blocks import Block
+from ..errors import InputError, Remedy, refuse_all, shortened
+from .blocks import Block, regroup
 from .cells import FileFaultError, clip, refuse, whole_number
-from .chunks import regroup
 from .data import TableData
 from .encoding.values import TRUTH, is_missing, number_style, parse_numbers
 from .formats import TableFile, open_file
@@ -75,7 +74,7 @@ def read_table(
     allow_unknown : bool, default=False
         Read missing targets as NaN ("not known") instead of refusing them.
     n_jobs : int, default=None
-        Threads that parse; None takes every core.
+        Accepted as by :func:`read_ranking`; tables are parsed by one thread.
 
     Returns
     -------
@@ -187,25 +186,22 @@ class TableChunks:
         self._numeric.discard(column)
 
     def __iter__(self) -> Iterator[TableData]:
-        numbers = tuple(self.numbers)
         texts = [name for name in self.features if name not in self._numeric]
         aside = [] if self.target is None or self.target in self._numeric else [self.target]
         targets = () if self.target is None or aside else (self.target,)
-        roles = Roles(targets, False, self.query, self.item, numbers, (*texts, *aside))
+        roles = Roles(targets, False, self.query, self.item, tuple(self.numbers), (*texts, *aside))
         blocks = (block for file in self._files for block in file.blocks(roles, lambda n_bytes: None))
         for chunk in regroup(blocks, self._rows, self._files[0].unit):
-            yield self._table(chunk, numbers)
+            yield self._table(chunk, roles)
 
-    def _table(self, blocks: list[Block], numbers: Sequence[str]) -> TableData:
-        cells = np.concatenate([np.asarray(block.features) for block in blocks])
-        found = dict(zip(numbers, cells.T))
-        for name in blocks[0].texts:
-            found[name] = np.concatenate([block.texts[name] for block in blocks])
-        y = _joined([block.y for block in blocks])
+    def _table(self, blocks: list[Block], roles: Roles) -> TableData:
+        found = _columns_of(blocks, roles)
+        y, qid, items = (
+            _joined([getattr(block, name) for block in blocks]) for name in ("y", "qid", "items")
+        )
         if self.target is not None and y is None:
             y = self._targets(found[self.target], blocks)
         columns = {name: found[name] for name in self.features}
-        qid, items = (_joined([getattr(block, name) for block in blocks]) for name in ("qid", "items"))
         source = ", ".join(self._paths)
         return TableData(columns, y, qid, items, None, self.target, self.query, self.item, source)
 
@@ -285,7 +281,7 @@ class _TableReader:
         allow_unknown: bool,
     ):
         self.paths, self.options, self.weight, self.allow_unknown = paths, options, weight, allow_unknown
-        self.name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        self.name = shortened(paths, 1)
         self.problems: list[InputError] = []
         self.files = [self._open(path) for path in paths]
         names = self.files[0].names or []
@@ -385,12 +381,8 @@ class _TableReader:
         """A fault that no other reading helps with; rows of the wrong length come together."""
         more: list[InputError] = [fault]
         if fault.column is None and "cells" in fault.found:
-            more = [one for file in self.files for one in self._uneven(file)] or more
+            more = [one for file in self.files for one in file.uneven_rows(_MOST_PROBLEMS)] or more
         refuse_all(self.name, [*self.problems, *more][:_MOST_PROBLEMS])
-
-    @staticmethod
-    def _uneven(file: Any) -> list[InputError]:
-        return file.uneven_rows(_MOST_PROBLEMS) if hasattr(file, "uneven_rows") else []
 
     # ---------------------------------------------------------------------------------- targets, weights, queries
 

@@ -104,25 +104,23 @@ def _score_columns(
     if values.ndim != 1:
         raise ValueError(f"scores must hold one score per row: found an array of shape {values.shape}.")
     _refuse_non_finite(values, "scores")
-    columns: dict[str, list[Any]] = {}
-    if qid is not None:
-        columns[query_column] = _labels(qid, values.shape[0])
-    if item_names is not None:
-        columns[item_column] = _column(item_names, values.shape[0], "item_names")
-    wanted = len(columns) + 1
-    if kind == "text" and (columns or rank is not None or in_set is not None):
+    n_rows = values.shape[0]
+    labelled = qid is not None or item_names is not None or rank is not None or in_set is not None
+    if kind == "text" and labelled:
         raise ValueError(
             "A text file of scores has no place for qid=, item_names=, rank= and in_set=: leave them out, or write "
             ".csv, .tsv, .jsonl or .parquet."
         )
-    columns["score"] = values.tolist()
-    if rank is not None:
-        columns["rank"] = _column(rank, values.shape[0], "rank")
-        wanted += 1
-    if in_set is not None:
-        columns["in_set"] = _column(in_set, values.shape[0], "in_set")
-        wanted += 1
-    if len(columns) < wanted:
+    wanted = [
+        (query_column, None if qid is None else _labels(qid, n_rows)),
+        (item_column, None if item_names is None else _column(item_names, n_rows, "item_names")),
+        ("score", values.tolist()),
+        ("rank", None if rank is None else _column(rank, n_rows, "rank")),
+        ("in_set", None if in_set is None else _column(in_set, n_rows, "in_set")),
+    ]
+    given = [(name, column) for name, column in wanted if column is not None]
+    columns = dict(given)
+    if len(columns) < len(given):
         raise ValueError(f"Two columns have the same name: found {', '.join(columns)}.")
     return columns
 

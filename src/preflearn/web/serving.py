@@ -42,7 +42,7 @@ from ..model_selection.stored_sets import LEAST_FOR_DRIFT, StoredSets
 from ..numerics.onnx_graph import ExportError
 from ..tables.encoding.frames import read_table
 from ..tables.encoding.values import is_missing
-from ..tables.models.linear_weights import folded_weights
+from ..tables.models.search_engines import folded_weights
 from .requests import LOOPBACK, RefusedError, check_host, described, parse_object, read_json
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -1,22 +1,20 @@
 """One column to features: numbers, categories, dates, texts.
 
-Each encoder is a plain record of what it learned from the column in ``fit``. ``rows`` tells what was odd about a column
-and returns a function ``fill(first, last, out)`` that writes the features of some of its rows: all columns of a few
-rows are written while these are in the cache.
+Each encoder is a plain record of what it learned from the column in ``fit``; ``features`` makes the features of a
+column and tells what was odd about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import sparse as sp
 
 from .frames import TEXT, TIME, Column, count_codes
 from .kinds import SAMPLE, truth_values, values_in, values_of_texts
 from .values import (
+    DAY,
     NUMBER_STYLES,
     day_comes_first,
     is_missing,
@@ -27,7 +25,6 @@ from .values import (
 )
 from .words import hashed_words, leading_directions, rarity, weighted
 
-_DAY = 86400.0
 # The years 1 to 9999, in seconds since 1970.
 _FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
 _DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
@@ -35,11 +32,6 @@ _OTHER, _MISSING = "(other)", "(missing)"
 # Buckets of the words before they are reduced to a few directions, and texts from which the directions are learned.
 TEXT_BUCKETS = 4096
 _LEARN_FROM = 2000
-# With at least this many values, the median is searched near that of a sample; and the size of the sample.
-_MANY, _SAMPLE = 20_000, 1000
-
-
-Fill = Callable[[int, int, np.ndarray], None]
 
 
 @dataclass
@@ -89,20 +81,13 @@ class NumberColumn:
     def names(self, column: str) -> list[str]:
         return ([] if self.constant else [column]) + ([f"{column}={_MISSING}"] if self.has_missing else [])
 
-    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+    def features(self, column: Column) -> tuple[np.ndarray, Oddities]:
         values, odd = _numbers(column, self.style)
-        missing = np.isnan(values) if odd.n_missing else None
-        if odd.n_missing or odd.n_infinite:
-            values = np.where(np.isnan(values), self.median, values)
-            values = np.where(np.isinf(values), np.where(values > 0, self.high, self.low), values)
-
-        def fill(first: int, last: int, out: np.ndarray) -> None:
-            if not self.constant:
-                out[:, 0] = values[first:last]
-            if self.has_missing and missing is not None:
-                out[:, -1] = missing[first:last]
-
-        return fill, odd
+        missing = np.isnan(values)
+        filled = np.where(missing, self.median, values)
+        filled = np.where(np.isinf(filled), np.where(filled > 0, self.high, self.low), filled)
+        parts = [filled] * (not self.constant) + [missing] * self.has_missing
+        return _side_by_side(parts, column.size), odd
 
     def values(self, column: Column) -> np.ndarray:
         """The numbers, NaN where one is missing."""
@@ -112,20 +97,13 @@ class NumberColumn:
         return f"{self.low:g} to {self.high:g}"
 
 
+def _side_by_side(parts: list[np.ndarray], n_rows: int) -> np.ndarray:
+    return np.column_stack(parts).astype(np.float64, copy=False) if parts else np.empty((n_rows, 0))
+
+
 def _median(values: np.ndarray) -> float:
-    """The median, 0 of no value: exactly ``np.median``, but of many values only those near a sample's are ordered."""
-    n = values.shape[0]
-    if n < _MANY:
-        return float(np.median(values)) if n else 0.0
-    some = np.sort(values[:: max(1, n // _SAMPLE)])
-    margin = some.shape[0] // 15  # four standard deviations of where the median lies in a random sample
-    low, high = some[some.shape[0] // 2 - margin], some[some.shape[0] // 2 + margin]
-    near = values[(values >= low) & (values <= high)]
-    n_below = np.count_nonzero(values < low)
-    middle = ((n - 1) // 2 - n_below, n // 2 - n_below)
-    if middle[0] < 0 or middle[1] >= near.shape[0]:
-        return float(np.median(values))
-    return float(np.partition(near, middle)[middle[0] : middle[1] + 1].mean())
+    """The median, 0 of no value."""
+    return float(np.median(values)) if values.size else 0.0
 
 
 def _numbers(column: Column, style: str) -> tuple[np.ndarray, Oddities]:
@@ -174,27 +152,20 @@ class CategoryColumn:
         more = [_OTHER] * bool(self.rare) + [_MISSING] * self.has_missing
         return [f"{column}={label}" for label in [*self.categories, *more]]
 
-    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+    def features(self, column: Column) -> tuple[np.ndarray, Oddities]:
         codes, labels = _labels(column)
         known = {label: place for place, label in enumerate(self.categories)}
-        nowhere = len(self.names(""))
-        other = len(known) if self.rare else nowhere
-        places = np.array(
-            [known.get(label, other) for label in labels] + [nowhere - 1 if self.has_missing else nowhere]
-        )
-        place = places[codes]
-        everywhere = bool(place.max() < nowhere)
-
-        def fill(first: int, last: int, out: np.ndarray) -> None:
-            some = place[first:last]
-            rows = np.arange(last - first) if everywhere else np.flatnonzero(some < nowhere)
-            out[rows, some if everywhere else some[rows]] = 1.0
-
-        seen = {*known, *self.rare}
-        new = [k for k, label in enumerate(labels) if label not in seen]
-        counts = count_codes(codes, len(labels)) if new else None
-        unseen = {labels[k]: int(counts[k]) for k in new} if counts is not None else {}
-        return fill, Oddities(unseen=unseen, n_missing=int(np.count_nonzero(codes < 0)))
+        width = len(self.names(""))
+        other = len(known) if self.rare else width
+        places = [known.get(label, other) for label in labels]
+        place = np.array([*places, width - 1 if self.has_missing else width])[codes]
+        features = np.zeros((column.size, width))
+        rows = np.flatnonzero(place < width)
+        features[rows, place[rows]] = 1.0
+        counts = count_codes(codes, len(labels))
+        new = set(labels) - {*known, *self.rare}
+        unseen = {label: int(n) for label, n in zip(labels, counts) if label in new}
+        return features, Oddities(unseen=unseen, n_missing=int(np.count_nonzero(codes < 0)))
 
     def values(self, column: Column) -> np.ndarray:
         """The labels, "" where one is missing."""
@@ -272,28 +243,19 @@ class DateColumn:
         there = seconds[~np.isnan(seconds)] if odd.n_missing else seconds
         oldest, newest = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
         median = _median(there)
-        found = _date_parts(there, oldest) if odd.n_missing else _all_date_parts(column, day_first, oldest)
+        found = _date_parts(there, oldest)
         parts = [name for name, part in found.items() if part.size and part.min() < part.max()]
         return cls(day_first, oldest, newest, median, parts, odd.n_missing > 0), odd
 
     def names(self, column: str) -> list[str]:
         return [f"{column}.{part}" for part in self.parts] + [f"{column}={_MISSING}"] * self.has_missing
 
-    def rows(self, column: Column) -> tuple[Fill, Oddities]:
+    def features(self, column: Column) -> tuple[np.ndarray, Oddities]:
         seconds, odd = _times(column, self.day_first)
-        missing = np.isnan(seconds) if odd.n_missing else None
-        if missing is None:
-            values = _all_date_parts(column, self.day_first, self.oldest)
-        else:
-            values = _date_parts(np.where(missing, self.median, seconds), self.oldest)
-
-        def fill(first: int, last: int, out: np.ndarray) -> None:
-            for k, part in enumerate(self.parts):
-                out[:, k] = values[part][first:last]
-            if self.has_missing and missing is not None:
-                out[:, -1] = missing[first:last]
-
-        return fill, odd
+        missing = np.isnan(seconds)
+        values = _date_parts(np.where(missing, self.median, seconds), self.oldest)
+        parts = [values[part] for part in self.parts] + [missing] * self.has_missing
+        return _side_by_side(parts, column.size), odd
 
     def values(self, column: Column) -> np.ndarray:
         """Seconds since 1970-01-01, NaN where a date is missing."""
@@ -336,16 +298,10 @@ def _times_of_numbers(values: np.ndarray) -> np.ndarray:
     return times_of_digits(np.where(np.floor(distinct) == distinct, distinct, 0))[inverse]
 
 
-def _all_date_parts(column: Column, day_first: bool, oldest: float) -> dict[str, np.ndarray]:
-    """The parts of a column without missing values."""
-    seconds, _ = _times(column, day_first)
-    return column.once(("date parts", day_first, oldest), lambda: _date_parts(seconds, oldest))
-
-
 def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
     if seconds.size == 0:
         return {}
-    days = np.floor(seconds / _DAY).astype(np.int64)
+    days = np.floor(seconds / DAY).astype(np.int64)
     first = int(days.min())
     # The calendar of each day between the first and the last, looked up by the rows.
     calendar = np.arange(first, int(days.max()) + 1)
@@ -358,9 +314,9 @@ def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
         "weekday": (calendar + 3) % 7,  # 1970 began on a Thursday
     }
     return {
-        "days": (seconds - oldest) / _DAY,
+        "days": (seconds - oldest) / DAY,
         **{name: part.astype(np.float64)[days - first] for name, part in parts.items()},
-        "hour": np.floor((seconds - days * _DAY) / 3600.0),
+        "hour": np.floor((seconds - days * DAY) / 3600.0),
     }
 
 
@@ -399,21 +355,12 @@ class TextColumn:
         words = weighted(Z, self.idf)
         return words if self.directions is None else words @ self.directions, odd
 
-    def rows(self, column: Column) -> tuple[Fill, Oddities]:
-        features, odd = self.features(column)
-
-        def fill(first: int, last: int, out: np.ndarray) -> None:
-            some = features[first:last]
-            out[:] = some.toarray() if sp.issparse(some) else some
-
-        return fill, odd
-
     def detail(self) -> str:
         return "words" if self.directions is None else "words by tf-idf, leading directions"
 
 
 def words_of(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
-    """Signed counts of the hashed words of each row, sparse; all threads share the work unless one of them asks."""
+    """Signed counts of the hashed words of each row, sparse."""
     return column.once(("words", n_buckets), lambda: _read_words(column, n_buckets))
 
 

@@ -31,51 +31,29 @@ class Texts:
 
     Parameters
     ----------
-    size : int
-        Number of rows.
-    to_list : function
+    values : list
         The texts, None (or anything else that is not text) where one is missing.
-    every : function, default=None
-        Every n-th text, where the frame need not make all of them Python objects for that.
-    factorise : function, default=None
-        ``(codes, distinct)`` with code -1 for a missing text, where the frame has a fast way of its own.
     """
 
-    def __init__(
-        self,
-        size: int,
-        to_list: Callable[[], list],
-        every: Callable[[int], list] | None = None,
-        factorise: Callable[[], tuple[np.ndarray, list]] | None = None,
-    ) -> None:
-        self.size = size
-        self._to_list = to_list
-        self._every = every
-        self._factorise = factorise
-        self._samples: dict[int, list[str]] = {}
+    def __init__(self, values: list) -> None:
+        self.values: list[str | None] = _only_texts(values)
 
-    @cached_property
-    def values(self) -> list[str | None]:
-        """The texts, None where one is missing."""
-        return _only_texts(self._to_list())
+    @property
+    def size(self) -> int:
+        return len(self.values)
 
     @cached_property
     def filled(self) -> list[str]:
         """The texts, empty where one is missing."""
-        return [text or "" for text in self.values] if None in self.values else self.values  # type: ignore[return-value]
+        return [text or "" for text in self.values]
 
     @cached_property
     def factorised(self) -> tuple[np.ndarray, list[str]]:
         """(code of each row, -1 where missing; distinct texts)."""
-        if self._factorise is not None:
-            return self._factorise()
-        places: dict[str | None, int] = dict.fromkeys(self.values)  # type: ignore[assignment]
-        places.pop(None, None)
-        distinct = list(places)
-        places = {text: place for place, text in enumerate(distinct)}
+        distinct = [text for text in dict.fromkeys(self.values) if text is not None]
+        places: dict[str | None, int] = {text: place for place, text in enumerate(distinct)}
         places[None] = -1
-        codes = np.fromiter(map(places.__getitem__, self.values), dtype=np.int64, count=self.size)
-        return codes, distinct  # type: ignore[return-value]
+        return np.fromiter(map(places.__getitem__, self.values), dtype=np.int64, count=self.size), distinct
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -87,18 +65,11 @@ class Texts:
     def repeated(self) -> bool:
         """Whether texts repeat so often that work on the distinct ones saves time, judged by some of the rows."""
         some = self.sample(1000)
-        return len(set(some)) <= (0.9 if self._factorise is not None else 0.5) * len(some)
+        return len(set(some)) <= 0.5 * len(some)
 
     def sample(self, most: int) -> list[str]:
         """Up to ``most`` texts, evenly spread over the rows."""
-        if most not in self._samples:
-            self._samples[most] = self._draw(most)
-        return self._samples[most]
-
-    def _draw(self, most: int) -> list[str]:
-        step = max(1, -(-self.size // most))
-        rows = _only_texts(self._every(step)) if self._every is not None and step > 1 else self.values[::step]
-        return [text for text in rows if text is not None]
+        return [text for text in self.values[:: max(1, -(-self.size // most))] if text is not None]
 
 
 def count_codes(codes: np.ndarray, n: int) -> np.ndarray:
@@ -273,7 +244,7 @@ def _from_series(name: str, series: Any) -> Column:
 
     dtype = series.dtype
     if dtype == nw.String:
-        return Column(name, TEXT, np.empty(0), _texts_of(series))
+        return Column(name, TEXT, np.empty(0), Texts(series.to_list()))
     if dtype in (nw.Categorical, nw.Enum):
         return _from_category(name, series)
     if dtype == nw.Decimal:
@@ -303,22 +274,6 @@ def _from_integers(name: str, series: Any) -> Column:
     return column
 
 
-def _texts_of(series: Any) -> Texts:
-    native = series.to_native()
-    factorise = (lambda: _factorised(native)) if hasattr(native, "factorize") else None
-    return Texts(
-        len(series),
-        series.to_list,
-        lambda step: series.gather_every(step).to_list(),
-        factorise,
-    )
-
-
-def _factorised(native: Any) -> tuple[np.ndarray, list[str]]:
-    codes, distinct = native.factorize()
-    return np.asarray(codes, dtype=np.int64), list(distinct)
-
-
 def _from_category(name: str, series: Any) -> Column:
     """Categories are labels, whatever their type."""
     column = _from_vector(name, _objects(series.to_list()))
@@ -342,7 +297,7 @@ def _from_vector(name: str, values: np.ndarray) -> Column:
         seconds = _float(values.astype("timedelta64[ms]")) / 1e3
         return Column(name, NUMBER, seconds, note="durations in seconds")
     if values.dtype.kind == "U":
-        return Column(name, TEXT, np.empty(0), Texts(values.shape[0], values.tolist))
+        return Column(name, TEXT, np.empty(0), Texts(values.tolist()))
     if values.dtype.kind == "O":
         return _from_objects(name, values.tolist())
     return _unusable(name, values.shape[0], f"values of type {values.dtype}")
@@ -351,15 +306,13 @@ def _from_vector(name: str, values: np.ndarray) -> Column:
 def _from_objects(name: str, values: list) -> Column:
     types = set(map(type, values))
     if types <= {str, type(None)}:
-        checked = Texts(len(values), lambda: values)
-        checked.values = values
-        return Column(name, TEXT, np.empty(0), checked)
+        return Column(name, TEXT, np.empty(0), Texts(values))
     if types <= {float, int}:
         return Column(name, NUMBER, np.array(values, dtype=np.float64), whole=_whole(values))
     values = [None if is_missing_value(value) else value for value in values]
     types = {type(value) for value in values if value is not None}
     if all(issubclass(kind, str) for kind in types):
-        return Column(name, TEXT, np.empty(0), Texts(len(values), lambda: values))
+        return Column(name, TEXT, np.empty(0), Texts(values))
     if types <= {bool, np.bool_}:
         return Column(name, BOOLEAN, _numbers(values))
     if all(issubclass(kind, (Number, np.number, np.bool_, Decimal)) for kind in types):
@@ -377,7 +330,7 @@ def _from_objects(name: str, values: list) -> Column:
         return _unusable(name, len(values), f"a {type(values[row]).__name__} in row {row}")
     texts = [None if value is None else str(value) for value in values]
     note = "mixed types (" + ", ".join(sorted(kind.__name__ for kind in types)) + ") read as text"
-    return Column(name, TEXT, np.empty(0), Texts(len(texts), lambda: texts), note=note)
+    return Column(name, TEXT, np.empty(0), Texts(texts), note=note)
 
 
 def _are_long(values: np.ndarray) -> bool:

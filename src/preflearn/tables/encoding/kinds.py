@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from ...comparisons.grouping import Groups
-from ...numerics.threads import in_turns
 from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
 from .values import (
     TRUTH,
@@ -296,7 +295,7 @@ def suggest(table: Table, target: str | None = None) -> str | None:
     """The same for a table that has been read."""
     best, best_score = None, 1
     columns = [column for column in table.columns if column.name != target]
-    for column, groups in zip(columns, in_turns(_groups, [(column,) for column in columns])):
+    for column, groups in zip(columns, map(_groups, columns)):
         if groups is None:
             continue
         score = _score(column, groups)

@@ -18,9 +18,7 @@ import numpy as np
 
 from ...numerics.onnx_graph import ExportError, Graph, Value
 from .columns import CategoryColumn, DateColumn, NumberColumn
-from .values import MISSING
-
-_DAY = 86400.0
+from .values import DAY, SPELLED_MISSING
 
 
 def table_inputs(encoders: Mapping[str, Any]) -> dict[str, str]:
@@ -76,8 +74,7 @@ def _category(graph: Graph, encoder: CategoryColumn, column: Value) -> list[Valu
     width = len(encoder.names(""))
     places = {label: place for place, label in enumerate(encoder.categories)}
     missing = width - 1 if encoder.has_missing else width
-    spellings = {spelling for word in MISSING for spelling in (word, word.upper(), word.capitalize())}
-    places |= dict.fromkeys(sorted(spellings | {"NaN"}), missing)
+    places |= dict.fromkeys(sorted(SPELLED_MISSING), missing)
     code = graph.apply(
         "LabelEncoder",
         column,
@@ -93,7 +90,7 @@ def _date(graph: Graph, encoder: DateColumn, column: Value) -> list[Value]:
     missing = graph.apply("IsNaN", column)
     seconds = graph.where(missing, encoder.median, column)
     calendar = _calendar(seconds)
-    parts = {"days": (seconds - encoder.oldest) / _DAY, **calendar}
+    parts = {"days": (seconds - encoder.oldest) / DAY, **calendar}
     found = [parts[name] for name in encoder.parts]
     return [*found, missing.as_numbers()] if encoder.has_missing else found
 
@@ -103,7 +100,7 @@ def _calendar(seconds: Value) -> dict[str, Value]:
 
     An era is 400 years, 146097 days; 719468 days lead from the March that begins era 0 to 1970.
     """
-    days = (seconds / _DAY).floor()
+    days = (seconds / DAY).floor()
     shifted = days + 719468.0
     era = (shifted / 146097.0).floor()
     day_of_era = shifted - era * 146097.0
@@ -124,7 +121,7 @@ def _calendar(seconds: Value) -> dict[str, Value]:
         "month": month,
         "day": day,
         "weekday": since_thursday - (since_thursday / 7.0).floor() * 7.0,
-        "hour": ((seconds - days * _DAY) / 3600.0).floor(),
+        "hour": ((seconds - days * DAY) / 3600.0).floor(),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...numerics.memory import require_memory
 from ...numerics.onnx_graph import Graph, Value
-from ...numerics.threads import in_turns, over_small_ranges
-from .columns import TEXT_BUCKETS, CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn, words_of
+from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
 from .frames import TEXT, Column, Table, read_table
 from .kinds import FEATURES, Decision, decide, suggest
 from .onnx_nodes import table_inputs, table_nodes
@@ -29,10 +28,6 @@ _EXAMPLES = 3
 _MOST_LISTED = 12
 # With at least this many labels, what looks like the query column is not used as a feature.
 _MANY_QUERIES = 10
-# Bytes of the output that are filled at a time.
-# Up to this many rows, columns are read faster than a thread starts.
-_FEW_ROWS = 500
-_CACHE_BYTES = 4 << 20
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -232,28 +227,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._check_parameters()
         table = read_table(X)
         wanted, problems = _read_kinds(self.kinds, table)
-        found = in_turns(
-            lambda column: wanted.get(column.name) or decide(column, self.max_categories),
-            [(column,) for column in table.columns],
-        )
-        decisions = dict(zip((column.name for column in table.columns), found))
+        decisions = {
+            column.name: wanted.get(column.name) or decide(column, self.max_categories)
+            for column in table.columns
+        }
         query = suggest(table)
         self._set_aside_query(table, query, decisions, wanted)
         used = [column for column in table.columns if decisions[column.name].kind in FEATURES]
         problems += [problem for problem in table.problems if not _is_dropped(problem, table, decisions)]
         learned: dict[str, tuple[Any, Oddities]] = {}
         if not problems:
-            _hash_texts(
-                (column, decisions[column.name].n_features or TEXT_BUCKETS)
-                for column in used
-                if decisions[column.name].kind in ("text", "words")
-            )
-            results = in_turns(
-                lambda column: self._learn(column, decisions[column.name]),
-                [(one,) for one in _texts_first(used)],
-            )
-            by_name = dict(zip((column.name for column in _texts_first(used)), results))
-            learned = {column.name: by_name[column.name] for column in used}
+            learned = {column.name: self._learn(column, decisions[column.name]) for column in used}
             for column in used:
                 if column.name in wanted:
                     problems += _unreadable(column, decisions[column.name].kind, learned[column.name][1])
@@ -339,42 +323,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         as_sparse = self.sparse_output
         if as_sparse == "auto":
             as_sparse = any(kind == "words" for kind in self.kinds_.values())
-        return self._assemble_sparse(columns) if as_sparse else self._assemble_dense(columns)
-
-    def _assemble_dense(self, columns: list[Column]) -> tuple[np.ndarray, dict[str, Oddities]]:
         edges = np.cumsum([0, *(len(encoder.names("")) for encoder in self.encoders_.values())]).tolist()
-        m, itemsize = columns[0].size, np.dtype(self.dtype).itemsize
-        require_memory(m * edges[-1] * itemsize, "the encoded table", "Use sparse_output=True.")
-        _hash_texts(
-            (column, encoder.idf.shape[0])
-            for column, encoder in zip(columns, self.encoders_.values())
-            if isinstance(encoder, TextColumn)
-        )
-        read = in_turns(
-            lambda encoder, column: encoder.rows(column),
-            list(zip(self.encoders_.values(), columns)),
-            1 if m <= _FEW_ROWS else None,
-        )
-        out = np.zeros((m, edges[-1]), dtype=self.dtype)
-
-        def fill(first: int, last: int) -> None:
-            for k, (fill_some, _) in enumerate(read):
-                fill_some(first, last, out[first:last, edges[k] : edges[k + 1]])
-
-        over_small_ranges(fill, m, 1 + _CACHE_BYTES // (edges[-1] * itemsize))
-        return out, {name: odd for name, (_, odd) in zip(self.encoders_, read)}
-
-    def _assemble_sparse(self, columns: list[Column]) -> tuple[Any, dict[str, Oddities]]:
+        shape = columns[0].size, edges[-1]
+        if not as_sparse:
+            n_bytes = shape[0] * shape[1] * np.dtype(self.dtype).itemsize
+            require_memory(n_bytes, "the encoded table", "Use sparse_output=True.")
+        out = None if as_sparse else np.empty(shape, dtype=self.dtype)
         blocks, odd = [], {}
-        for (name, encoder), column in zip(self.encoders_.items(), columns):
-            if isinstance(encoder, TextColumn):
-                block, odd[name] = encoder.features(column)
+        for k, ((name, encoder), column) in enumerate(zip(self.encoders_.items(), columns)):
+            block, odd[name] = encoder.features(column)
+            if out is None:
+                blocks.append(sp.csr_array(block).astype(self.dtype))
             else:
-                block = np.zeros((column.size, len(encoder.names(""))))
-                fill, odd[name] = encoder.rows(column)
-                fill(0, column.size, block)
-            blocks.append(sp.csr_array(block).astype(self.dtype))
-        return sp.csr_array(sp.hstack(blocks, format="csr")), odd
+                out[:, edges[k] : edges[k + 1]] = block.toarray() if sp.issparse(block) else block
+        return sp.csr_array(sp.hstack(blocks, format="csr")) if out is None else out, odd
 
     def _tell(self, odd: Mapping[str, Oddities], extra: Sequence[str]) -> None:
         """Count what was odd, and warn of each column once."""
@@ -415,17 +377,6 @@ def table_encoder(model: Any) -> TableEncoder | None:
     first = model[0] if hasattr(model, "steps") else model
     found = first if isinstance(first, TableEncoder) else getattr(first, "encoder_", None)
     return found if isinstance(found, TableEncoder) else None
-
-
-def _hash_texts(columns: Iterable[tuple[Column, int]]) -> None:
-    """Hash columns of text before threads take a column each: all threads share the rows of one text column."""
-    for column, n_buckets in columns:
-        words_of(column, n_buckets)
-
-
-def _texts_first(columns: Sequence[Column]) -> list[Column]:
-    """Texts that hardly repeat take longest: threads begin with them."""
-    return sorted(columns, key=lambda column: column.texts is None or column.texts.repeated)
 
 
 def _read_kinds(kinds: Any, table: Table) -> tuple[dict[str, Decision], list[str]]:

@@ -16,6 +16,10 @@ import numpy as np
 
 # Missing whatever the column holds; and missing where the other values are numbers, dates or truth values.
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
+# As it is usually written; `is_missing` knows every other spelling.
+SPELLED_MISSING = {spelled for text in MISSING for spelled in (text, text.upper(), text.capitalize())} | {
+    "NaN"
+}
 _MISSING_AMONG_VALUES = MISSING | {"-", "--", ".", "none", "nat", "missing", "unknown", "n.a.", "nil"}
 
 _TRUE = {"true": "false", "t": "f", "yes": "no", "y": "n", "on": "off"}
@@ -105,10 +109,12 @@ def _parse_number(text: str, style: str) -> float:
     return float(bare.replace(",", ""))
 
 
+DAY = 86400.0  # in seconds
+
 # Dates -------------------------------------------------------------------------------------------------------------
 
-# Lengths of a date, and of one with hours and minutes, and with seconds, of the usual layout.
-_LENGTHS = (10, 16, 19)
+# The layouts that NumPy reads, many at a time.
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?")
 _MONTHS = {
     name: number
     for number, names in enumerate(
@@ -146,87 +152,21 @@ def day_comes_first(texts: Sequence[str]) -> tuple[bool, bool]:
 def parse_times(texts: Sequence[str], day_first: bool) -> np.ndarray:
     """Seconds since 1970 (UTC; a time without a zone is taken as it stands), NaN for anything that is not a date.
 
-    Texts of one length that have one layout, such as all of "2024-05-01 12:30:00", are read by array arithmetic.
-
     Examples
     --------
     >>> parse_times(["1970-01-02", "2 Jan 1970", "02/01/1970 00:00", "soon"], day_first=True)
     array([86400., 86400., 86400.,    nan])
     """
+    usual = np.array([_ISO.fullmatch(text) is not None for text in texts], dtype=bool)
     out = np.full(len(texts), np.nan)
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    for length in np.flatnonzero(np.bincount(lengths)) if len(texts) else ():
-        rows = np.flatnonzero(lengths == length)
-        same = [texts[row] for row in rows.tolist()] if rows.shape[0] < len(texts) else texts
-        out[rows] = _parse_same_length(same, int(length), day_first)
-    return out
-
-
-def _parse_same_length(texts: Sequence[str], length: int, day_first: bool) -> np.ndarray:
-    joined = "".join(texts)
-    out = np.full(len(texts), np.nan)
-    slow = np.ones(len(texts), dtype=bool)
-    if length in _LENGTHS and joined.isascii():
-        signs = np.frombuffer(joined.encode("ascii"), dtype=np.uint8).reshape(len(texts), length)
-        out, read = _parse_layout(signs, day_first)
-        slow = ~read
-    for row in np.flatnonzero(slow).tolist():
+    try:
+        moments = np.array([text for text, one in zip(texts, usual) if one], dtype="datetime64[s]")
+        out[usual] = moments.astype(np.int64)
+    except ValueError:  # such as the 31st of April
+        usual[:] = False
+    for row in np.flatnonzero(~usual).tolist():
         out[row] = _parse_time(texts[row], day_first)
     return out
-
-
-def _parse_layout(signs: np.ndarray, day_first: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Dates of the layout 0000-00-00 or 00-00-0000 with an optional 00:00 or 00:00:00; and which rows had it."""
-    year_first = signs[0, 4] < ord("0")
-    at_year, at_first, at_other = (0, 5, 8) if year_first else (6, 0, 3)
-    at_month, at_day = (at_first, at_other) if year_first or not day_first else (at_other, at_first)
-    marks = (at_first - 1, at_other - 1) if year_first else (2, 5)
-    length = signs.shape[1]
-    signs = np.ascontiguousarray(signs.T)  # one place of all texts at a time
-    good = (signs[marks[0]] == signs[marks[1]]) & _is_one_of(signs[marks[0]], "-/.")
-
-    def field(place: int, width: int = 2) -> np.ndarray:
-        value = np.zeros(signs.shape[1], dtype=np.int32)
-        for k in range(place, place + width):
-            digit = signs[k] - np.uint8(ord("0"))
-            np.logical_and(good, digit <= 9, out=good)
-            value *= 10
-            value += digit
-        return value
-
-    year, month, day = field(at_year, 4), field(at_month), field(at_day)
-    seconds = np.int32(0)
-    if length > 10:
-        hour, minute = field(11), field(14)
-        second = field(17) if length == 19 else np.int32(0)
-        good &= _is_one_of(signs[10], "T ") & (signs[13] == ord(":"))
-        good &= (hour < 24) & (minute < 60) & (second < 60)
-        if length == 19:
-            good &= signs[16] == ord(":")
-        seconds = 3600 * hour + 60 * minute + second
-    good &= (month >= 1) & (month <= 12) & (day >= 1)
-    start, end = month_bounds(12 * (np.where(good, year, 1970) - 1970) + np.where(good, month, 1) - 1)
-    good &= day <= end - start
-    return np.where(good, 86400.0 * (start + day - 1) + seconds, np.nan), good
-
-
-def _is_one_of(signs: np.ndarray, some: str) -> np.ndarray:
-    found = signs == ord(some[0])
-    for sign in some[1:]:
-        found |= signs == ord(sign)
-    return found
-
-
-def month_bounds(months: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First day of each month and of the next one, in days since 1970, of months counted from January 1970.
-
-    The calendar is computed once for each month between the first and the last.
-    """
-    if months.size == 0:
-        return months, months
-    low, high = int(months.min()), int(months.max())
-    days = np.arange(low, high + 2).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    return days[months - low], days[months - low + 1]
 
 
 def _parse_time(text: str, day_first: bool) -> float:
@@ -271,6 +211,6 @@ def times_of_digits(numbers: np.ndarray) -> np.ndarray:
     >>> times_of_digits(np.array([19700102, 19701350, 7]))
     array([86400.,    nan,    nan])
     """
-    plausible = (numbers >= 19000101) & (numbers <= 21001231)
+    plausible = (numbers >= 18000101) & (numbers <= 21001231)
     digits = np.where(plausible, numbers, 0).astype(np.int64).tolist()
     return parse_times([f"{n // 10000:04d}-{n // 100 % 100:02d}-{n % 100:02d}" for n in digits], False)

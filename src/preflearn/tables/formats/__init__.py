@@ -1,8 +1,9 @@
 """File formats: each module turns one kind of file into blocks of rows.
 
 A format is a class that is made with a path and the options, has ``unit`` (what its rows are counted in), ``names``
-(its columns, or None where features only have numbers) and ``blocks(roles, progress)``. To add one, write such a
-class, name it here and give it its suffixes in ``preflearn.tables.options``.
+(its columns, or None where features only have numbers) and ``blocks(roles, progress)``. One with named columns is a
+`TableFile`, which only says what the columns of some rows hold. To add a format, write such a class, name it here and
+give it its suffixes in ``preflearn.tables.options``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Protocol
 
 from ..blocks import Block
 from ..options import ReadOptions, Roles
+from .columns import TableFile
 from .delimited import DelimitedFile
 from .jsonl import JsonLinesFile
 from .letor import LetorFile
@@ -33,13 +35,6 @@ class RankingFile(Protocol):
         """The rows, in the order of the file."""
 
 
-class TableFile(RankingFile, Protocol):
-    """What formats with named columns offer besides."""
-
-    def number_columns(self) -> list[str]:
-        """The columns that look like numbers, by their type or their first rows."""
-
-
 _CLASSES: dict[str, Callable[[str, ReadOptions], RankingFile]] = {
     "letor": LetorFile,
     "csv": DelimitedFile,
@@ -52,3 +47,6 @@ _CLASSES: dict[str, Callable[[str, ReadOptions], RankingFile]] = {
 def open_file(path: str, options: ReadOptions) -> RankingFile:
     """The file behind a path, ready to be read."""
     return _CLASSES[options.format_of(path)](path, options)
+
+
+__all__ = ["RankingFile", "TableFile", "open_file"]

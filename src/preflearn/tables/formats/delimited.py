@@ -8,59 +8,48 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 
 import numpy as np
 
 from ...errors import InputError, Remedy
-from ..blocks import Block, map_ahead, parsing_threads, read_records
-from ..cells import CellError, QueryLabels, how_to_convert, number, refuse
+from ..blocks import read_records
+from ..cells import CellError, QueryLabels, how_to_convert, number, numbers, refuse
 from ..encoding.summary import TableWarning
 from ..encoding.values import is_missing
 from ..options import ReadOptions, Roles, check_names
 from ..streams import UTF8, detect_encoding, read_encoding, spoken
+from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
-_LOOK_AT_BYTES, _LOOK_AT_ROWS = 1 << 18, 1000
+_LOOK_AT_BYTES = 1 << 18
 # Rows that are looked at to see what separates the cells.
 _ROWS_FOR_MARKS = 20
-# Where a column has at least this many rows per distinct text, only the distinct ones become Python objects.
-_REPETITIONS = 4
 # Digits that are a label rather than a number: "007".
 _LABEL = re.compile(r"0[0-9]+")
+_QUOTE, _LF, _CR = b'"\n\r'
+# What stands for a byte that is not UTF-8.
+_DAMAGED = re.compile("[\udc80-\udcff]")
 
 
-@dataclass(frozen=True)
-class _Parsed:
-    """A block as it came from the loop, lines counted from the start of the block."""
-
-    numbers: np.ndarray
-    texts: dict[str, np.ndarray]
-    lines: np.ndarray
-    n_lines: int
-    fault: tuple[int, str | CellError, str | None] | None
-
-
-class DelimitedFile:
+class DelimitedFile(TableFile):
     """A CSV or TSV file."""
-
-    unit = "line"
 
     def __init__(self, path: str, options: ReadOptions):
         options.refuse_given("table", "their columns have names", "n_features")
         self.path = path
         self.options = options
         self.delimiter = options.delimiter or ("\t" if options.format_of(path) == "tsv" else ",")
-        first = next(read_records(path, _ignore, quoted=True), b"")
+        first = next(read_records(path, ignore_progress, quoted=True), b"")
         self.encoding = read_encoding(options.encoding) if options.encoding else detect_encoding(first)
         if self.encoding != UTF8:
-            first = next(self._blocks_of_text(_ignore), b"")
+            first = next(self._blocks_of_text(ignore_progress), b"")
             if options.encoding is None:
                 self._say(
                     f"the text is {spoken(self.encoding)}, not UTF-8, and is read as such",
@@ -139,211 +128,199 @@ class DelimitedFile:
         text = self._first[self.header_bytes :].decode("utf-8", "replace")
         if len(self._first) == _LOOK_AT_BYTES:
             text = text[: text.rfind("\n") + 1]
-        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), _LOOK_AT_ROWS)
+        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), LOOK_AT_ROWS)
         try:
             whole = [row for row in rows if len(row) == len(self.names)]
         except csv.Error:
             return []
         return [name for name, cells in zip(self.names, zip(*whole)) if _are_numbers(cells)]
 
-    def uneven_rows(self, most: int) -> list[InputError]:
-        """Rows with too few or too many cells, the first ones, read slowly: for a file that is refused anyway."""
+    def rows(self, roles: Roles, progress: Callable[[int], None]) -> Iterator[tuple[np.ndarray, _Cells]]:
+        for first, layout in self._layouts(progress):
+            fault = layout.first_fault(len(self.names))
+            n_rows = int(np.searchsorted(layout.starts, layout.size if fault is None else fault.start))
+            if n_rows:
+                whole = layout.data if fault is None else layout.data[: fault.start]
+                yield first + layout.lines[:n_rows], _Cells(whole, self.names, roles, self.delimiter)
+            if fault is not None:
+                column = self.names[fault.column] if 0 <= fault.column < len(self.names) else None
+                refuse(self.path, self.unit, first + fault.line, fault.found, column)
+
+    def uneven_rows(self, most: int) -> Sequence[InputError]:
         found: list[InputError] = []
-        n_lines, n = 0, len(self.names)
-        for place, data in enumerate(self._blocks_of_text(_ignore)):
-            text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-            try:
-                for row in reader:
-                    is_header = place == 0 and reader.line_num == 1 and self.header_bytes > 0
-                    if row and len(row) != n and not is_header:
-                        where = f"{self.path}, line {n_lines + reader.line_num}"
-                        what = f"found {len(row)} cell{'s' if len(row) > 1 else ''}"
-                        found.append(InputError(f"{where}: {what}, expected {n} as in the header"))
-            except csv.Error:  # what stops this reader is not what stopped the other one
-                break
+        for first, layout in self._layouts(ignore_progress):
+            for row in np.flatnonzero(layout.n_cells != len(self.names)):
+                line = first + int(layout.lines[row])
+                what = _uneven(int(layout.n_cells[row]), len(self.names))
+                found.append(InputError(f"{self.path}, line {line}: {what}"))
             if len(found) >= most:
                 break
-            n_lines += data.count(b"\n")
         return found[:most]
 
-    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
-        assert roles is not None
-        layout = _Layout(self.names, roles)
-        labels = QueryLabels(self.path, self.unit)
-        offset = 0
-
-        def parse(data: bytes) -> _Parsed:
-            return self._parse(data, layout)
-
-        n = len(roles.numbers)
-        for parsed in map_ahead(parse, self._records(progress), parsing_threads(self.options.n_jobs)):
-            lines = parsed.lines + (offset + self._header_lines + 1)
-            if parsed.fault is not None:
-                line, what, column = parsed.fault
-                refuse(self.path, self.unit, offset + self._header_lines + line + 1, what, column)
-            offset += parsed.n_lines
-            if not lines.shape[0]:
-                continue
-            targets = parsed.numbers[:, n:]
-            yield Block(
-                path=self.path,
-                features=parsed.numbers[:, :n],
-                lines=lines,
-                y=None if not roles.targets else targets if roles.many_targets else targets[:, 0],
-                qid=None if roles.query is None else labels.from_texts(parsed.texts[roles.query], lines),
-                items=None if roles.item is None else parsed.texts[roles.item],
-                texts={name: parsed.texts[name] for name in roles.words},
-            )
-
-    def _records(self, progress: Callable[[int], None]) -> Iterator[bytes]:
+    def _layouts(self, progress: Callable[[int], None]) -> Iterator[tuple[int, _Layout]]:
+        """The file after its header, part by part, and the number of the line on which each part starts."""
         records = self._blocks_of_text(progress)
         first = next(records, b"").removeprefix(_BYTE_ORDER_MARK)
-        self._header_lines = first.count(b"\n", 0, self.header_bytes)
-        yield first[self.header_bytes :]
-        yield from records
-
-    def _parse(self, data: bytes, layout: _Layout) -> _Parsed:
-        from .._loops import delimited as loop
-        from .._loops.text_numbers import LF, count_bytes
-
-        if not data.endswith(b"\n"):
-            data += b"\n"
-        text = np.frombuffer(data, dtype=np.uint8)
-        rows, _ = count_bytes(text, LF, LF)
-        lines = np.empty(rows, np.int64)
-        numbers = np.empty((rows, layout.n_numbers))
-        spans = np.empty((rows, layout.n_texts, 2), np.int64)
-        odd = np.empty((rows * layout.n_numbers, 5), np.int64)
-        n, n_lines, n_odd, fault, column, at = loop.parse_delimited(
-            text, ord(self.delimiter), layout.kinds, lines, numbers, spans, odd
-        )
-        problem = self._settle(data, odd[:n_odd], numbers, layout)
-        if problem is None and fault != loop.FINE:
-            name = self.names[column] if column < len(self.names) else None
-            problem = n_lines, self._explain(fault, column), name if fault not in _ABOUT_ROWS else None
-        texts: dict[str, np.ndarray] = {}
-        if problem is None:
-            # Places of bytes are those of characters, and slices of one text cost a third of decoding each cell.
-            whole = data.decode("ascii") if layout.n_texts and data.isascii() else None
-            for place, name in enumerate(layout.text_names):
-                try:
-                    texts[name] = _cells(data, whole, text, spans[:n, place], lines)
-                except CellError as error:
-                    assert error.line is not None
-                    problem = error.line, error, name
-                    break
-        return _Parsed(numbers[:n], texts, lines[:n], n_lines, problem)
-
-    def _settle(
-        self, data: bytes, odd: np.ndarray, numbers: np.ndarray, layout: _Layout
-    ) -> tuple[int, str | CellError, str | None] | None:
-        """Fill in the numbers that the loop left; the first fault, if any."""
-        for row, column, start, end, line in odd.tolist():
-            name = self.names[column]
-            place = int(layout.kinds[column])
-            try:
-                numbers[row, place] = number_cell(
-                    data[start:end].strip(b" \t"), name, place >= layout.n_features, self.options
-                )
-            except CellError as error:
-                return line, error, name
-        return None
-
-    def _explain(self, fault: int, column: int) -> str:
-        from .._loops import delimited as loop
-
-        expected = len(self.names)
-        if fault == loop.TOO_FEW_CELLS:
-            return f"found {column} cell{'s' if column > 1 else ''}, expected {expected} as in the header"
-        if fault == loop.TOO_MANY_CELLS:
-            return f"found more than the {expected} cells of the header"
-        if fault == loop.STRAY_QUOTE:
-            return "a quote inside a cell that does not start with one. Quote the whole cell and double the quote"
-        if fault == loop.TEXT_AFTER_QUOTE:
-            return "text after the closing quote of a cell, expected the next cell or the line end"
-        if fault == loop.OPEN_QUOTE:
-            return "a quote is opened here and never closed"
-        return "a carriage return inside the line, expected it only before the line end"
+        line = 1 + first.count(b"\n", 0, self.header_bytes)
+        for data in chain([first[self.header_bytes :]], records):
+            if data:
+                layout = _Layout(data, self.delimiter)
+                yield line, layout
+                line += layout.n_lines
 
 
-_ABOUT_ROWS = (1, 2)  # too few and too many cells are about the row, not about a column
+@dataclass(frozen=True)
+class _Fault:
+    """What is wrong with a row that starts at a place of the text, the line counted from 0, the column or -1."""
+
+    start: int
+    line: int
+    column: int
+    found: str
 
 
 class _Layout:
-    """Where the loop puts each column."""
+    """Where rows and cells begin: what follows an odd number of quotes is inside of a cell.
 
-    def __init__(self, names: list[str], roles: Roles):
-        self.text_names = roles.texts
-        self.n_features = len(roles.numbers)
-        self.n_numbers = self.n_features + len(roles.targets)
-        self.n_texts = len(self.text_names)
-        places = {name: place for place, name in enumerate((*roles.numbers, *roles.targets))}
-        places |= {name: -2 - place for place, name in enumerate(self.text_names)}
-        self.kinds = np.array([places.get(name, -1) for name in names], dtype=np.int64)
+    Attributes
+    ----------
+    starts, lines, n_cells : int ndarray of shape (rows,)
+        Where each row starts in the text, on which line (from 0), and its cells; empty lines are left out.
+    n_lines : int
+    """
+
+    def __init__(self, data: bytes, delimiter: str):
+        self.data = data if data.endswith(b"\n") else data + b"\n"
+        self.size = len(self.data)
+        self.text = text = np.frombuffer(self.data, dtype=np.uint8)
+        self.quotes = np.flatnonzero(text == _QUOTE)
+        self.delimiter = ord(delimiter)
+        self.delimiters = self._outside(self.delimiter)
+        self.ends = ends = self._outside(_LF)
+        line_ends = np.flatnonzero(text == _LF)
+        self.n_lines = line_ends.shape[0]
+        starts = np.append(0, ends + 1)[:-1]
+        filled = ends - starts > (text[ends - 1] == _CR)
+        self.starts, ends = starts[filled], ends[filled]
+        self.lines = np.searchsorted(line_ends, self.starts)
+        self.n_cells = (
+            np.searchsorted(self.delimiters, ends) - np.searchsorted(self.delimiters, self.starts) + 1
+        )
+
+    def _outside(self, sign: int) -> np.ndarray:
+        """Where a sign stands outside of quotes."""
+        places = np.flatnonzero(self.text == sign)
+        return places[np.searchsorted(self.quotes, places) % 2 == 0] if self.quotes.size else places
+
+    def first_fault(self, n_columns: int) -> _Fault | None:
+        """The first row that cannot be read."""
+        signs = sorted((*self._quote_faults(), *self._returns()))
+        faults = [self._fault_at(*sign) for sign in signs[:1]]
+        uneven = np.flatnonzero(self.n_cells != n_columns)
+        if uneven.size:
+            row = uneven[0]
+            what = _uneven(int(self.n_cells[row]), n_columns)
+            faults.append(_Fault(int(self.starts[row]), int(self.lines[row]), -1, what))
+        return min(faults, key=lambda fault: fault.start, default=None)
+
+    def _fault_at(self, place: int, what: str) -> _Fault:
+        before = int(np.searchsorted(self.ends, place))
+        start = int(self.ends[before - 1]) + 1 if before else 0
+        column = np.searchsorted(self.delimiters, place) - np.searchsorted(self.delimiters, start)
+        return _Fault(start, self.data.count(b"\n", 0, place), int(column), what)
+
+    def _quote_faults(self) -> Iterator[tuple[int, str]]:
+        """Each cell starts with its quote, ends with one, and has pairs of them between."""
+        if not self.quotes.size:
+            return
+        edges = (self.delimiter, _LF, _QUOTE)
+        opening, closing = self.quotes[::2], self.quotes[1::2]
+        stray = opening[~np.isin(self.text[opening - 1], edges)]
+        if stray.size:
+            yield (
+                int(stray[0]),
+                "a quote inside a cell that does not start with one. Quote the whole cell and double the quote",
+            )
+        after = self.text[closing + 1]
+        line_end = (after == _CR) & (self.text[np.minimum(closing + 2, self.size - 1)] == _LF)
+        text_after = closing[~(np.isin(after, edges) | line_end)] + 1
+        if text_after.size:
+            yield (
+                int(text_after[0]),
+                "text after the closing quote of a cell, expected the next cell or the line end",
+            )
+        if opening.size > closing.size:
+            yield int(opening[-1]), "a quote is opened here and never closed"
+
+    def _returns(self) -> Iterator[tuple[int, str]]:
+        returns = self._outside(_CR)
+        stray = returns[self.text[returns + 1] != _LF]
+        if stray.size:
+            yield int(stray[0]), "a carriage return inside the line, expected it only before the line end"
 
 
-def number_cell(text: bytes, column: str, is_target: bool, options: ReadOptions) -> float:
-    """The number in a cell, or what the options put for a missing one."""
-    try:
-        value = number(text)
-    except CellError as error:
-        if is_target or "infinite" in error.found or "too large" in error.found:
-            raise
-        raise CellError(error.found, *remedies_for_words(column)) from None
-    if not math.isnan(value):
-        return value
-    return options.missing_target() if is_target else options.missing_feature()
+def _uneven(n_cells: int, expected: int) -> str:
+    return f"found {n_cells} cell{'s' if n_cells > 1 else ''}, expected {expected} as in the header"
 
 
-def remedies_for_words(column: str) -> tuple[Remedy, ...]:
-    """What to do about a column of words where numbers are needed."""
-    return (Remedy("drop", [column], "to leave it out (preflearn.io.read_table reads columns of words)"),)
+class _Cells:
+    """The columns of some whole rows, which all have their cells.
 
+    NumPy reads them; what it does not take for a number is read again as texts.
+    """
 
-def _cells(
-    data: bytes, whole: str | None, text: np.ndarray, spans: np.ndarray, lines: np.ndarray
-) -> np.ndarray:
-    """The cells of a column of texts; where they repeat, equal ones share one object."""
-    from .._loops.delimited import find_distinct
+    def __init__(self, data: bytes, names: list[str], roles: Roles, delimiter: str):
+        self._data, self._names, self._delimiter = data, names, delimiter
+        kinds: dict[str, type] = dict.fromkeys((*roles.numbers, *roles.targets), float)
+        self._kinds = kinds | dict.fromkeys(roles.texts, object)
+        try:
+            self._columns = self._read(self._kinds)
+            if any(
+                np.isinf(self._columns[name]).any() for name, kind in self._kinds.items() if kind is float
+            ):
+                raise ValueError("infinite numbers are refused as texts")
+        except ValueError:
+            self._columns = self._read(dict.fromkeys(self._kinds, object))
 
-    rows = spans.shape[0]
-    codes, firsts = np.empty(rows, np.int64), np.empty(rows // _REPETITIONS, np.int64)
-    n = find_distinct(text, spans, firsts.shape[0], codes, firsts) if firsts.size else -1
-    if n >= 0:
-        spans, lines = spans[firsts[:n]], lines[firsts[:n]]
-    found = _slices(whole, spans) if whole is not None else _texts(data, spans, lines)
-    return found if n < 0 else found[codes]
+    @cached_property
+    def _text(self) -> str:
+        return self._data.decode("utf-8", "surrogateescape")
 
+    def _read(self, kinds: dict[str, type]) -> dict[str, np.ndarray]:
+        places = {name: place for place, name in enumerate(self._names) if name in kinds}
+        if not places:
+            return {}
+        found = np.loadtxt(
+            io.StringIO(self._text, newline="\n"),
+            dtype=[(f"c{place}", kinds[name]) for name, place in places.items()],
+            delimiter=self._delimiter,
+            quotechar='"',
+            comments=None,
+            usecols=list(places.values()),
+            ndmin=1,
+        )
+        return {name: found[f"c{place}"] for name, place in places.items()}
 
-def _slices(text: str, spans: np.ndarray) -> np.ndarray:
-    """Cells of a text."""
-    cells = [text[start:end] for start, end in zip(spans[:, 0].tolist(), spans[:, 1].tolist())]
-    if '"' in text:
-        cells = [cell[1:-1].replace('""', '"') if cell.startswith('"') else cell for cell in cells]
-    found = np.empty(len(cells), dtype=object)
-    found[:] = cells
-    return found
+    def numbers(self, name: str) -> np.ndarray:
+        values = self._columns[name]
+        return numbers(values.tolist()) if values.dtype == object else values
 
-
-def _texts(data: bytes, spans: np.ndarray, lines: np.ndarray) -> np.ndarray:
-    """Cells as texts; equal neighbours share one object."""
-    texts = np.empty(spans.shape[0], dtype=object)
-    previous, text = None, ""
-    for row, (start, end) in enumerate(spans.tolist()):
-        cell = data[start:end]
-        if cell != previous:
-            previous = cell
-            try:
-                text = cell.decode("utf-8")
-            except UnicodeDecodeError:
+    def texts(self, name: str) -> np.ndarray:
+        """Equal cells share one object."""
+        cells = self._columns[name].tolist()
+        if not self._data.isascii():
+            damaged = next((row for row, cell in enumerate(cells) if _DAMAGED.search(cell)), None)
+            if damaged is not None:
                 found = "the cell is not UTF-8 text, unlike the rows before it"
                 remedy = Remedy("encoding", "cp1252", "if the whole file is Windows-1252")
-                raise CellError(found, remedy, line=int(lines[row])) from None
-            if text.startswith('"'):
-                text = text[1:-1].replace('""', '"')
-        texts[row] = text
-    return texts
+                raise CellError(found, remedy, row=damaged)
+        known: dict[str, str] = {}
+        texts = np.empty(len(cells), dtype=object)
+        texts[:] = list(map(known.setdefault, cells, cells))
+        return texts
+
+    def queries(self, name: str, labels: QueryLabels, lines: np.ndarray) -> np.ndarray:
+        return labels.from_texts(self.texts(name), lines)
 
 
 def _are_even(text: str, mark: str) -> bool:
@@ -377,11 +354,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
 
 def _is_number(text: str) -> bool:
     try:
-        number(text.strip().encode())
+        number(text.strip())
     except CellError:
         return False
     return True
-
-
-def _ignore(_: int) -> None:
-    return None

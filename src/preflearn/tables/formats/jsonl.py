@@ -12,34 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import Block, read_records
-from ..cells import CellError, QueryLabels, clip, refuse
+from ..blocks import read_records
+from ..cells import CellError, NotANumberError, QueryLabels, clip, refuse
 from ..options import ReadOptions, Roles, check_names
-from .delimited import remedies_for_words
-
-# Rows that are looked at to see which columns hold numbers.
-_LOOK_AT_ROWS = 1000
+from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 
-class JsonLinesFile:
+class JsonLinesFile(TableFile):
     """A file of JSON lines."""
-
-    unit = "line"
 
     def __init__(self, path: str, options: ReadOptions):
         options.refuse_given("table", "their columns have names", "n_features")
         options.refuse_given("JSON lines", "their rows name the columns", "columns", "delimiter", "encoding")
         self.path = path
         self.options = options
-        _, first = next(self._rows(_ignore), ([], []))
+        _, first = next(self._rows(ignore_progress), ([], []))
         if not first:
             raise ValueError(f"{path}: the file is empty, expected one JSON object per line.")
-        self._first = first[:_LOOK_AT_ROWS]
+        self._first = first[:LOOK_AT_ROWS]
         self.names = list(first[0])
         check_names(path, self.names)
 
     def number_columns(self) -> list[str]:
-        """Columns whose first values are numbers, true, false or missing."""
         found = []
         for name in self.names:
             there = [row[name] for row in self._first if row.get(name) is not None]
@@ -47,37 +41,14 @@ class JsonLinesFile:
                 found.append(name)
         return found
 
-    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
-        assert roles is not None
-        labels = QueryLabels(self.path, self.unit)
+    def rows(self, roles: Roles, progress: Callable[[int], None]) -> Iterator[tuple[np.ndarray, _Objects]]:
         known = set(self.names)
         for lines, rows in self._rows(progress):
             for line, row in zip(lines, rows):
                 if not known.issuperset(row):
                     new = next(name for name in row if name not in known)
                     refuse(self.path, self.unit, line, f"column {clip(new)} is not in the first row")
-            where = np.array(lines, dtype=np.int64)
-            numbers = np.empty((len(rows), len(roles.numbers)))
-            for place, name in enumerate(roles.numbers):
-                numbers[:, place] = [
-                    self._number(row.get(name), line, name) for line, row in zip(lines, rows)
-                ]
-            targets = np.empty((len(rows), len(roles.targets)))
-            for place, name in enumerate(roles.targets):
-                targets[:, place] = [
-                    self._number(row.get(name), line, name, True) for line, row in zip(lines, rows)
-                ]
-            yield Block(
-                path=self.path,
-                features=numbers,
-                lines=where,
-                y=None if not roles.targets else targets if roles.many_targets else targets[:, 0],
-                qid=None
-                if roles.query is None
-                else labels.from_values([r.get(roles.query) for r in rows], where),
-                items=None if roles.item is None else self._texts(rows, lines, roles.item),
-                texts={name: self._texts(rows, lines, name) for name in roles.words},
-            )
+            yield np.array(lines, dtype=np.int64), _Objects(rows)
 
     def _rows(self, progress: Callable[[int], None]) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
         """Line numbers and objects of each block that has any."""
@@ -102,37 +73,39 @@ class JsonLinesFile:
             if rows:
                 yield lines, rows
 
-    def _number(self, value: Any, line: int, column: str, is_target: bool = False) -> float:
-        try:
-            if value is None:
-                found = math.nan
-            elif isinstance(value, (bool, int, float)):
-                found = float(value)
-            else:
-                remedies = () if is_target else remedies_for_words(column)
-                raise CellError(f"found {clip(json.dumps(value))}, expected a number", *remedies)
-            if math.isinf(found):
-                raise CellError("the value is infinite, expected a finite number")
-            if math.isnan(found):
-                return self.options.missing_target() if is_target else self.options.missing_feature()
-            return found
-        except OverflowError:
-            refuse(self.path, self.unit, line, "the number is too large for a 64-bit float", column)
-        except CellError as error:
-            refuse(self.path, self.unit, line, error, column)
 
-    def _texts(self, rows: list[dict[str, Any]], lines: list[int], column: str) -> np.ndarray:
-        texts = np.empty(len(rows), dtype=object)
-        for place, (line, row) in enumerate(zip(lines, rows)):
-            value: Any = row.get(column)
+class _Objects:
+    """The columns of some objects."""
+
+    def __init__(self, rows: list[dict[str, Any]]):
+        self._rows = rows
+
+    def numbers(self, name: str) -> np.ndarray:
+        found = np.empty(len(self._rows))
+        for row, value in enumerate(self._values(name)):
+            if value is not None and not isinstance(value, (bool, int, float)):
+                raise NotANumberError(f"found {clip(json.dumps(value))}, expected a number", row=row)
+            try:
+                found[row] = math.nan if value is None else value
+            except OverflowError:
+                raise CellError("the number is too large for a 64-bit float", row=row) from None
+        return found
+
+    def texts(self, name: str) -> np.ndarray:
+        texts = np.empty(len(self._rows), dtype=object)
+        for row, value in enumerate(self._values(name)):
             if _is_conversation(value):
                 value = "\n".join(message["content"] for message in value)
             if isinstance(value, (dict, list)):
-                refuse(
-                    self.path, self.unit, line, f"found {clip(json.dumps(value))}, expected a text", column
-                )
-            texts[place] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+                raise CellError(f"found {clip(json.dumps(value))}, expected a text", row=row)
+            texts[row] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
         return texts
+
+    def queries(self, name: str, labels: QueryLabels, lines: np.ndarray) -> np.ndarray:
+        return labels.from_values(self._values(name), lines)
+
+    def _values(self, name: str) -> list[Any]:
+        return [row.get(name) for row in self._rows]
 
 
 def _is_conversation(value: Any) -> bool:
@@ -149,7 +122,3 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         raise ValueError("a key appears twice")
     return row
-
-
-def _ignore(_: int) -> None:
-    return None

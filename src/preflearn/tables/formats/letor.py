@@ -85,14 +85,13 @@ class LetorFile:
                 yield replace(block, qid=block.qid if whole.has_qid else None)
 
     def _parse(self, data: bytes) -> _Parsed:
-        from .._loops import letor as loop
-        from .._loops.text_numbers import LF, count_bytes
+        from . import _loops as loop
 
         ends_in_line_end = data.endswith(b"\n")
         if not ends_in_line_end:
             data += b"\n"
         text = np.frombuffer(data, dtype=np.uint8)
-        rows, pairs = count_bytes(text, LF, loop.COLON)
+        rows, pairs = loop.count_bytes(text, loop.LF, loop.COLON)
         y, qid, has_qid = np.empty(rows), np.empty(rows, np.int64), np.empty(rows, np.bool_)
         lines, n_pairs, widths = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int32)
         comments = np.empty((rows, 2), np.int64)
@@ -111,8 +110,8 @@ class LetorFile:
             try:
                 items = _names(data, comments[:n_good], lines)
             except CellError as error:
-                assert error.line is not None
-                problem = error.line, error
+                assert error.row is not None
+                problem = error.row, error
         block = Block(
             path=self.path,
             features=SparseRows(starts[: n + 1], columns[:n_values], values[:n_values]),
@@ -204,7 +203,7 @@ def _settle(
             else:
                 if not text:
                     raise CellError("no value after the colon")
-                value = number(text)
+                value = number(text.decode("utf-8", "replace"))
                 values[slot] = options.missing_feature() if math.isnan(value) else value
         except CellError as error:
             return line, CellError(f"{_part(data, start, slot)}{error.found}", *error.remedies)
@@ -214,7 +213,7 @@ def _settle(
 def _target(text: bytes, options: ReadOptions) -> float:
     if b":" in text:
         raise CellError(f"found {clip(text)}, expected the line to start with its target")
-    value = number(text)
+    value = number(text.decode("utf-8", "replace"))
     return options.missing_target() if math.isnan(value) else value
 
 
@@ -228,7 +227,7 @@ def _part(data: bytes, start: int, slot: int) -> str:
 
 def _explain(fault: int, data: bytes, at: int) -> str:
     """The sentence for a fault that the loop found."""
-    from .._loops import letor as loop
+    from . import _loops as loop
 
     token = _token(data, at)
     index = token.partition(b":")[0]
@@ -267,5 +266,5 @@ def _names(data: bytes, comments: np.ndarray, lines: np.ndarray) -> np.ndarray |
         try:
             names[row] = data[start:end].decode("utf-8").strip()
         except UnicodeDecodeError:
-            raise CellError("the comment is not UTF-8 text", line=int(lines[row])) from None
+            raise CellError("the comment is not UTF-8 text", row=int(lines[row])) from None
     return names
