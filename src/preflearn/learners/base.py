@@ -28,9 +28,10 @@ from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Stages
-from ..squared.choice import SquaredLossProblem, check_solver_options, square_form
+from ..squared.choice import SquaredLossProblem
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Inputs
+from ..squared.routes import check_solver_options, square_form
 from .gaussian_process import FunctionPosterior, noise_of_comparisons, refuse_without_posterior, row_noise
 
 # One block of the kernel between new rows and basis vectors during prediction.

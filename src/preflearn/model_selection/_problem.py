@@ -28,14 +28,14 @@ from ..numerics.linalg import first_equal_items, first_equal_rows
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.threads import over_ranges
 from ..progress import note
-from ..squared.choice import Plan, SquaredLossProblem, find_route
+from ..squared.choice import SquaredLossProblem
 from ..squared.conjugate_gradients import largest_eigenvalue
 from ..squared.holdout.base import LEAST_CONDITION, HoldOut
 from ..squared.holdout.basis import FEW_FOLDS
 from ..squared.holdout.krylov import KrylovHoldOut
 from ..squared.representations import Asked, Inputs, Representation
 from ..squared.representations.base import PreferenceRoutine
-from ..squared.routes import FEW_SETS, RouteMap, callers_level, warn_if_long
+from ..squared.routes import FEW_SETS, Plan, RouteMap, callers_level, plan, warn_if_long
 from ._basis_rows import refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, auto_grid, count_alphas, relative_rounding, spread_of
 from ._folds import Folds
@@ -140,7 +140,6 @@ class LearningProblem:
         self._expected = {
             "purpose": "preferences" if n_pairs else purpose,
             "n_folds": len(sets),
-            "largest_fold": max(rows.shape[0] for rows in sets),
             "n_alphas": count_alphas(alphas),
             "n_pairs": n_pairs,
         }
@@ -153,7 +152,9 @@ class LearningProblem:
     def route(self, task: Comparisons) -> RouteMap:
         """The route for what is expected, and the others; for rows on the host and without a reduced set."""
         workload = self._squared_loss(task).workload(**self._expected)
-        return find_route(workload, lambda: self._spread(task))
+        found = plan(workload, spread=lambda: self._spread(task)).found
+        assert found is not None
+        return found
 
     def _spread(self, task: Comparisons) -> float:
         """The spread of the spectrum: knowing the number of iterations is worth a few passes over the data."""
