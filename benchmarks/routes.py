@@ -25,7 +25,7 @@ from _harness import RESULTS, best_of, report, write_results
 from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
 from preflearn.kernels.sparse import sparse_products
 from preflearn.model_selection import HeldOut, leave_preference_out
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.model_selection._problem import Problem
 from preflearn.numerics.linalg import (
     eigh_in_place,
 )
@@ -148,8 +148,8 @@ def large(m: int) -> dict:
     X = sparse_rows(m, m // 2, 50)
     y, qid = ranking(X, m // 100)
     _compile()
-    problem = LearningProblem.read(RankRLS(solver="cg"), X, y, qid)
-    (task,) = problem.tasks()
+    problem = Problem.read(RankRLS(solver="cg"), X, y, qid)
+    (task,) = problem.tasks
     routine = problem.hold_out(task, many_alphas=True)
     assert routine is not None
     alphas = routine.largest_eigenvalue * 2.0 ** np.arange(-14, 1)

@@ -252,8 +252,8 @@ def test_basis_vectors_in_the_span_of_others(seed, n_choices, kernel, model, alp
         at_alpha = sklearn.clone(model).set_params(alpha=alphas[k])
         expected[k, fold] = oracles.refit_reduced(at_alpha, X, y, queries, basis, fold)
     # With single precision the basis vectors may be too near to each other for the algebra.
-    refit = choosing.LearningProblem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
-    with mock.patch.object(choosing.LearningProblem, "_refit", refit):
+    refit = choosing.Problem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
+    with mock.patch.object(choosing.Problem, "_refit", refit):
         found = HeldOut(model, X, y, qid=queries).predict(folds, alphas)
     precision = 2e-3 if single else 1e-7
     np.testing.assert_allclose(found, expected, rtol=precision, atol=precision * np.abs(expected).max())

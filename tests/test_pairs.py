@@ -13,7 +13,7 @@ import oracles
 from preflearn import RLS, RankRLS
 from preflearn.comparisons import PreferenceComparisons
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.model_selection._problem import Problem
 from preflearn.squared.representations import Asked, FullKernel
 from strategies import examples, ranking_problems
 
@@ -199,7 +199,7 @@ def test_preferences_that_alone_say_something_are_not_refitted(monkeypatch):
         for alpha in alphas
     ]
     monkeypatch.setattr("preflearn.squared.holdout.feature.solve_primal", None)
-    problem = LearningProblem.read(RankRLS(), X, np.zeros(12), None)
+    problem = Problem.read(RankRLS(), X, np.zeros(12), None)
     task = PreferenceComparisons(12, pairs, magnitude, weight)
     by_rows = FullKernel(problem.inputs, [task], None)
     found = by_rows.by_features(task, Asked()).predict_without_preferences(each, alphas)

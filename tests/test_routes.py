@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from preflearn import RankRLS, RankRLSCV
 from preflearn.kernels import sparse
 from preflearn.model_selection import HeldOut, cross_val_predict
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.model_selection._problem import Problem
 from preflearn.numerics import memory
 from preflearn.squared import routes
 from preflearn.squared.routes import PURPOSES, Workload, choose_route, explain, plan
@@ -190,12 +190,12 @@ def test_hours_of_iterations_for_single_queries_are_refused(monkeypatch):
 def test_sparse_rows_have_no_cliff():
     """Above 3,000 sparse rows the exact decomposition is still taken for folds, queries and pairs."""
     X = sp.random_array((3300, 9000), density=40 / 9000, rng=0, format="csr")
-    problem = LearningProblem.read(RankRLS(), X, np.arange(3300.0), np.arange(3300) // 20)
-    (task,) = problem.tasks()
-    assert problem.route(task).chosen.solver == "dual"
+    problem = Problem.read(RankRLS(), X, np.arange(3300.0), np.arange(3300) // 20)
+    (task,) = problem.tasks
+    assert problem.plan(task).solver == "dual"
     for sets in (np.split(np.arange(3300), 5), np.split(np.arange(3300), 165)):
         problem.expect(sets, np.logspace(-2, 2, 15))
-        assert problem.route(task).chosen.solver == "dual"
+        assert problem.plan(task).solver == "dual"
 
 
 @pytest.mark.parametrize(("alphas", "n_passes"), [([1e6], 50), ([1e-6], 5000), ("auto", 2000)])
@@ -203,10 +203,10 @@ def test_iterations_are_counted_for_the_alphas_that_are_asked_for(alphas, n_pass
     """Strong regularisation takes few of them: no warning of hours that will be seconds."""
     X, y, qid = sparse_ranking()
     monkeypatch.setattr(routes, "MEMORY", 1.8e6)
-    problem = LearningProblem.read(RankRLS(), X, y, qid)
-    (task,) = problem.tasks()
+    problem = Problem.read(RankRLS(), X, y, qid)
+    (task,) = problem.tasks
     problem.expect(np.split(np.arange(600), 5), alphas)
-    found = problem.route(task)
+    found = problem.plan(task).found
     assert found.chosen.solver == "cg"
     counted = int(found.chosen.matrix.split()[1])
     assert n_passes / 5 <= counted <= n_passes
@@ -226,11 +226,11 @@ def test_hours_of_iterations_for_single_preferences_are_refused(monkeypatch):
 
 def test_the_route_is_chosen_for_what_is_asked():
     X, y, qid = sparse_ranking()
-    problem = LearningProblem.read(RankRLS(), X, y, qid)
-    (task,) = problem.tasks()
-    assert problem.route(task).workload.purpose == "pairs"
+    problem = Problem.read(RankRLS(), X, y, qid)
+    (task,) = problem.tasks
+    assert problem.plan(task).found.workload.purpose == "pairs"
     problem.expect([np.arange(20), np.arange(20, 30)], np.logspace(-2, 2, 7))
-    found = problem.route(task).workload
+    found = problem.plan(task).found.workload
     assert (found.purpose, found.n_folds, found.n_alphas) == ("folds", 2, 7)
     assert found.n_stored == X.nnz
 

@@ -23,15 +23,15 @@ from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes, products_nodes
 from ..model_selection._learner import KernelLearner, SquaredLossLearner
+from ..model_selection._problem import Problem
 from ..model_selection._tally import share_in_order
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Stages
-from ..squared.choice import SquaredLossProblem
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Inputs
-from ..squared.routes import check_solver_options, square_form
+from ..squared.routes import callers_level, check_solver_options, square_form
 from .gaussian_process import FunctionPosterior, noise_of_comparisons, refuse_without_posterior, row_noise
 
 # One block of the kernel between new rows and basis vectors during prediction.
@@ -297,7 +297,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _fit_tasks(self, X, kernel, tasks, alpha, single, with_mean=True) -> SquaredLossFit:
+    def _train(self, problem: Problem, alpha: float, with_mean: bool = True) -> SquaredLossFit:
+        X, kernel = problem.X, problem.kernel
         check_solver_options(
             self.solver,
             linear=kernel.is_linear,
@@ -307,10 +308,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         )
         stages = self._more_stages()
         with stages("choice of basis vectors"):
-            feature_map = self._reduced_set(X, kernel)
-        options = {"solver": self.solver, "tol": self.tol, "max_iter": self.max_iter, "stages": stages}
-        problem = SquaredLossProblem(Inputs(X, kernel, feature_map), tasks, **options)
-        fit = problem.solve(alpha, with_mean=with_mean)
+            feature_map = problem.feature_map
+        fit = problem.solve(alpha, with_mean=with_mean, stages=stages)
         basis = None
         if fit.dual_coef is not None and not kernel.is_precomputed:
             # The caller may change X after fit; the model must not change with it.
@@ -318,9 +317,13 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         indices = fit.basis_indices
         if indices is not None and is_device_array(X):
             indices = Home.of(X).put_as_is(indices)
-        self._set_function(fit.weights, fit.dual_coef, indices, basis, single)
+        self._set_function(fit.weights, fit.dual_coef, indices, basis, problem.single)
         self._trained_on = TrainingRows.keep(
-            X if basis is None or feature_map is not None else basis, kernel, feature_map, tasks, alpha
+            X if basis is None or feature_map is not None else basis,
+            kernel,
+            feature_map,
+            problem.tasks,
+            alpha,
         )
         self.solver_ = fit.solver
         self.n_iter_ = fit.n_iter or 1  # a direct solver is one step
@@ -330,7 +333,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
                 f"Conjugate gradients stopped after {fit.n_iter} iterations at a relative residual of "
                 f"{fit.residual:.1e}: raise max_iter or tol, scale the features, or use a larger alpha.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         return fit
 
@@ -406,8 +409,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         if "_posterior" not in self.__dict__:
             self._check_scale()
             feature_map = rows.feature_map
-            problem = SquaredLossProblem(Inputs(rows.X, rows.kernel, feature_map), rows.tasks)
-            if square_form(problem.workload("train")) == "dual":
+            inputs = Inputs(rows.X, rows.kernel, feature_map)
+            if square_form(inputs.workload(rows.tasks, "train")) == "dual":
                 feature_map = EmpiricalKernelMap().fit_items(rows.X, rows.kernel)
             posterior = FunctionPosterior(rows, feature_map, hasattr(self, "intercept_"))
             self._posterior = posterior, self._row_noise(rows) * noise_of_comparisons(rows.tasks[0])

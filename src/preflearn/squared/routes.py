@@ -41,8 +41,6 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from .representations.iterated import HELD_OUT_TOLERANCE, TRAINING_TOLERANCE
-
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
 SOLVERS = ("auto", "dual", "primal", "cg")
 # Bytes that a route may take, so that the choice does not depend on what happens to be free: a laptop.
@@ -61,6 +59,8 @@ REFUSED = 3600.0
 FEW_SETS = 20
 # Condition number of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
+# Default relative errors at which iterations stop: for a training, and for held-out predictions.
+TRAINING_TOLERANCE, HELD_OUT_TOLERANCE = 1e-8, 1e-6
 # Number of basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
 BASIS_LIMIT = 5_000
 

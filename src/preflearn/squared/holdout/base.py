@@ -50,6 +50,11 @@ class HoldOut(ABC):
 
     comparisons: Comparisons
     intercept: bool
+    # Whether predictions are exact up to a tolerance only, and nothing is kept from one to the next.
+    iterates = False
+
+    def warn_unless_converged(self) -> None:  # noqa: B027
+        """Warn where iterations ran out before the tolerance was reached."""
 
     @abstractmethod
     def predict(

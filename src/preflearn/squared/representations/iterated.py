@@ -18,11 +18,9 @@ from ..holdout.preference import (
     weighted_differences,
 )
 from ..problem import SquaredLossFit
+from ..routes import HELD_OUT_TOLERANCE, TRAINING_TOLERANCE
 from .base import Asked, Representation
 from .linear import less_offsets
-
-# Default relative errors at which iterations stop: for a training, and for held-out predictions.
-TRAINING_TOLERANCE, HELD_OUT_TOLERANCE = 1e-8, 1e-6
 
 
 class Iterated(Representation):

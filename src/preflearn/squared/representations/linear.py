@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
 from ...comparisons import Comparisons, centred, offset_is_large, one_group
 from ..holdout.feature import FeatureHoldOut
 from ..holdout.pair import PairSystem, feature_pair_system
-from ..problem import SquaredLossFit, solve_primal, solve_primal_path
+from ..problem import SquaredLossFit, solve_primal
 from .base import Asked, Representation
 
 
@@ -25,12 +24,6 @@ class Linear(Representation):
         with self.stages(f"primal system {X.shape[1]} × {X.shape[1]}"):
             weights = self.each(lambda task: solve_primal(X, task, alpha))
         return self.linear_fit("primal", weights, with_mean)
-
-    def path(self, alphas: Sequence[float], *, with_mean: bool = True) -> list[SquaredLossFit]:
-        by_task = [solve_primal_path(self.inputs.X, task, alphas) for task in self.tasks]
-        return [
-            self.linear_fit("primal", np.concatenate(weights, axis=1), with_mean) for weights in zip(*by_task)
-        ]
 
     def hold_out(self, task: Comparisons, asked: Asked) -> FeatureHoldOut:
         return feature_hold_out(self.inputs.double(), task, asked)

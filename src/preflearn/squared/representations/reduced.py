@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..basis_system import solve_on_basis, sums_may_do
 from ..holdout.base import HoldOut
 from ..holdout.basis import BasisHoldOut
 from ..holdout.feature import FeatureHoldOut
-from ..problem import SquaredLossFit, solve_primal, solve_primal_path
+from ..problem import SquaredLossFit, solve_primal
 from ..reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from .base import Asked, Inputs, Representation, column_means
 from .iterated import side_by_side, what_was_reached
@@ -32,21 +31,9 @@ class ReducedSet(Representation):
         factor = self.inputs.feature_map.factor_
         if factor.C.dtype == np.float32 and not factor.well_conditioned:
             return self._solve_in_double(alpha, with_mean)
-        if block_bytes(self.inputs) > _STORED_BYTES and all(task.has_half for task in self.tasks):
+        if self.inputs.block_bytes > _STORED_BYTES and all(task.has_half for task in self.tasks):
             return self._solve_in_blocks(alpha, with_mean)
         return self._solve_stored(alpha, with_mean)
-
-    def path(self, alphas: Sequence[float], *, with_mean: bool = True) -> list[SquaredLossFit]:
-        """On the features of all rows, in double precision."""
-        factor, features = self.inputs.feature_map.factor_, self.features()
-        means = column_means(features)
-        by_task = [solve_primal_path(features, task, alphas) for task in self.tasks]
-        fits = []
-        for one in zip(*by_task):
-            weights = np.concatenate(one, axis=1)
-            coef = factor.expand(weights)
-            fits.append(self._fit("primal", coef, means @ weights if with_mean else None))
-        return fits
 
     def features(self) -> np.ndarray:
         """Φ = K_MR C⁻ᵀ of all rows in double precision."""
@@ -158,12 +145,5 @@ class IteratedReducedSet(ReducedSet):
         beta = side_by_side(results)
         return self._on_all_basis_vectors("cg", rows, beta, with_mean, **what_was_reached(results))
 
-    path = Representation.path
-
     def hold_out(self, task: Comparisons, asked: Asked) -> None:
         return None
-
-
-def block_bytes(inputs: Inputs) -> int:
-    """Of K_MR."""
-    return inputs.n_rows * inputs.feature_map.rank_ * inputs.feature_map.factor_.C.itemsize
