@@ -28,7 +28,6 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection import _problem as choosing
-from preflearn.squared.holdout import dual as dual_holdout
 from preflearn.squared.holdout.base import RemovedBasis, span_of_rows
 from preflearn.squared.holdout.dual import DualHoldOut
 from preflearn.squared.holdout.feature import FeatureHoldOut
@@ -410,20 +409,18 @@ def test_any_other_estimator_is_refitted():
 
 @pytest.mark.parametrize("n_alphas", [1, 8, 15])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch, n_alphas, order):
+def test_small_queries_by_features_equal_those_by_the_kernel(n_alphas, order):
     X, y, qid = make_data(200, n=8, queries=40)
     alphas = 2.0 ** np.arange(-n_alphas, n_alphas, 2)
 
-    def held_out():
-        held = HeldOut(RankRLS(ties="exclude"), np.array(X, order=order), np.round(y), qid=qid)
+    def held_out(solver):
+        held = HeldOut(RankRLS(ties="exclude", solver=solver), np.array(X, order=order), np.round(y), qid=qid)
         first = held.predict("leave-query-out", alphas)
-        held.predict([np.arange(7)], alphas)  # part of the queries, which needs more than the loop does
+        held.predict([np.arange(7)], alphas)  # part of the queries
         np.testing.assert_allclose(held.predict("leave-query-out", alphas), first, rtol=1e-9, atol=1e-9)
         return first
 
-    fast = held_out()
-    monkeypatch.setattr(FeatureHoldOut, "_suits_the_compiled_loop", lambda self, folds: False)
-    np.testing.assert_allclose(held_out(), fast, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(held_out("primal"), held_out("dual"), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -699,13 +696,3 @@ def test_columns_that_are_constant_inside_queries_say_nothing(solver, options, c
     )
     expected = oracles.refit_folds(model, X, y, qid, map(np.sort, folds))
     np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
-
-
-def test_blocks_of_some_alphas_at_a_time(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(60, 3)), rng.normal(size=60), rng.integers(0, 8, 60)
-    held_out = HeldOut(RankRLS(kernel="rbf"), X, y, qid=qid)
-    alphas = 2.0 ** np.arange(-6, 7)
-    expected = held_out.predict("leave-query-out", alphas)
-    monkeypatch.setattr(dual_holdout, "_BLOCKS_BYTES", 1)
-    np.testing.assert_allclose(held_out.predict("leave-query-out", alphas), expected, rtol=1e-10)

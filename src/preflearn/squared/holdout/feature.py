@@ -51,8 +51,6 @@ from .base import (
 )
 from .moment import Moments, predict_whole_queries, weights_without
 
-# Folds of whole queries up to this many rows go to the compiled loop.
-_SMALL_FOLD = 64
 # Folds are worked on in batches up to this many features: Python's overhead exceeds the work on the matrices of one.
 _NARROW = 128
 # Up to this many entries, features are worked on without the threads of BLAS, which would keep the loop waiting.
@@ -165,12 +163,6 @@ class FeatureSpace(HoldOut):
         _rotate_in_place(self._half, self._U)
         self._half_is_rotated = True
         return self._half
-
-    def _half_and_features(self) -> tuple[Any, Any, np.ndarray]:
-        """T and Z, or what becomes T and Z when rotated, and the rotation."""
-        if self._features is None or self._half is None or self._half_is_rotated:
-            return self.T, self.Z, np.empty((0, 0))
-        return self._half, self._features, self._U
 
     @cached_property
     def _removed_rows(self) -> RemovedRows:
@@ -374,8 +366,6 @@ class FeatureHoldOut(_WithoutPreferences):
             and self._has_single_form()
         ):
             return self._predict_singles(folds, alphas)
-        if self._suits_the_compiled_loop(folds):
-            return self._predict_small_queries(folds, alphas)
         return self._predict_folds(folds, alphas, on_fold)
 
     def _predict_folds(self, folds, alphas, on_fold) -> list[np.ndarray]:
@@ -601,34 +591,6 @@ class FeatureHoldOut(_WithoutPreferences):
                 out[k, i] = self._retrain(rows[[i]], [alpha])[0]
         ends = np.cumsum([fold.shape[0] for fold in folds])[:-1]
         return np.split(out, ends, axis=1)
-
-    # Small whole queries, compiled
-
-    def _suits_the_compiled_loop(self, folds: Sequence[np.ndarray]) -> bool:
-        return (
-            self.removed_basis is None
-            and self._offset is None
-            and self.c.shape[1] == 1
-            and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self.s.shape[0])
-            and are_whole(self.comparisons, folds)
-        )
-
-    def _predict_small_queries(
-        self, folds: Sequence[np.ndarray], alphas: Sequence[float]
-    ) -> list[np.ndarray]:
-        from .._loops import leave_blocks_out
-
-        rows = np.concatenate(folds)
-        starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
-        D = np.stack([self.shrink(alpha) for alpha in alphas])
-        w = D * self.c[:, 0]
-        t = self.comparisons.half_target[:, 0]
-        out, stable = leave_blocks_out(*self._half_and_features(), rows, starts, D, w, t, STABLE)
-        for k, number in zip(*np.nonzero(~stable), strict=True):
-            part = slice(starts[number], starts[number + 1])
-            fold = folds[number]
-            out[k, part] = self._retrain(fold, [alphas[k]])[0, :, 0]
-        return [out[:, starts[i] : starts[i + 1], None] for i in range(len(folds))]
 
 
 def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
