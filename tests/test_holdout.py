@@ -157,10 +157,8 @@ def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel, n_fold
         refused_or_without_comparisons(error, lambda: cross_val_predict(model, X, y, qid=qid, cv=folds))
         return
     expected = np.concatenate(expected)
-    for few in (0, 30):
-        with mock.patch.object(choosing, "FEW_FOLDS", few):
-            found = cross_val_predict(model, X, y, qid=qid, cv=folds)
-        np.testing.assert_allclose(found[np.concatenate(folds)], expected, **tolerance(expected))
+    found = cross_val_predict(model, X, y, qid=qid, cv=folds)
+    np.testing.assert_allclose(found[np.concatenate(folds)], expected, **tolerance(expected))
 
 
 def make_data(m=40, n=4, queries=6, seed=0):
@@ -409,18 +407,17 @@ def test_any_other_estimator_is_refitted():
 
 @pytest.mark.parametrize("n_alphas", [1, 8, 15])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_small_queries_by_features_equal_those_by_the_kernel(n_alphas, order):
+def test_small_queries_at_many_alphas_equal_refitting(n_alphas, order):
     X, y, qid = make_data(200, n=8, queries=40)
-    alphas = 2.0 ** np.arange(-n_alphas, n_alphas, 2)
-
-    def held_out(solver):
-        held = HeldOut(RankRLS(ties="exclude", solver=solver), np.array(X, order=order), np.round(y), qid=qid)
-        first = held.predict("leave-query-out", alphas)
-        held.predict([np.arange(7)], alphas)  # part of the queries
-        np.testing.assert_allclose(held.predict("leave-query-out", alphas), first, rtol=1e-9, atol=1e-9)
-        return first
-
-    np.testing.assert_allclose(held_out("primal"), held_out("dual"), rtol=1e-9, atol=1e-9)
+    alphas, y = 2.0 ** np.arange(-n_alphas, n_alphas, 2), np.round(y)
+    held = HeldOut(RankRLS(ties="exclude"), np.array(X, order=order), y, qid=qid)
+    first = held.predict("leave-query-out", alphas)
+    held.predict([np.arange(7)], alphas)  # part of the queries
+    np.testing.assert_allclose(held.predict("leave-query-out", alphas), first, rtol=1e-9, atol=1e-9)
+    folds = [np.flatnonzero(qid == query) for query in np.unique(qid)]
+    for alpha, f in zip(alphas, first, strict=True):
+        expected = oracles.refit_folds(RankRLS(alpha, ties="exclude"), X, y, qid, folds)
+        np.testing.assert_allclose(f, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize(

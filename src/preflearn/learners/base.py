@@ -131,7 +131,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _expand(self, X: Any, kernel: Kernel) -> Any:
         """k(X, basis) β, in blocks of rows so that no large kernel block is formed."""
         if is_device_array(X):
-            from ..squared.devices.prediction import expand_on_device
+            from ..squared.devices.kernels import expand_on_device
 
             return expand_on_device(X, kernel, self.basis_, self.dual_coef_)
         if kernel.is_precomputed:

@@ -32,7 +32,6 @@ from ..numerics.namespace import Home, as_host, is_device_array
 from ..progress import Stages, note
 from ..squared.conjugate_gradients import largest_eigenvalue
 from ..squared.holdout.base import LEAST_CONDITION, HoldOut
-from ..squared.holdout.basis import FEW_FOLDS
 from ..squared.holdout.preference import suits_pair_space
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Asked, Inputs, Representation, represent
@@ -357,19 +356,18 @@ class Problem:
         """Whether there is a factorisation for every alpha."""
         return "path" in self._kept
 
-    def routines(self, *, many_alphas: bool, n_folds: int | None = None) -> Iterator[Routine]:
+    def routines(self, *, many_alphas: bool) -> Iterator[Routine]:
         """Each task with its routine; existing routines are reused.
 
         Where every output has its own comparisons, only a path of alphas keeps more than one factorisation.
         """
-        few = _are_few(many_alphas, n_folds)
-        kind = "path" if many_alphas or self.has_path else "few" if few else "one"
+        kind = "path" if many_alphas or self.has_path else "one"
         if kind in self._kept and not self._has_better_route(kind):
             yield from self._kept[kind]
             return
         kept: list[Routine] = []
         for task in self.tasks:
-            routine = self.hold_out(task, many_alphas=many_alphas, n_folds=n_folds)
+            routine = self.hold_out(task, many_alphas=many_alphas)
             if kind == "path" or len(self.tasks) == 1:
                 kept.append((task, routine))
             yield task, routine
@@ -390,7 +388,7 @@ class Problem:
             refuse_folds_of_whole_basis(self.feature_map.basis_indices_, folds.leaving)
         outputs = [
             self.predict_task(task, routine, folds.leaving, alphas, on_fold)
-            for task, routine in self.routines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))
+            for task, routine in self.routines(many_alphas=len(alphas) > 1)
         ]
         joined = outputs[0] if len(outputs) == 1 else [np.concatenate(one, axis=2) for one in zip(*outputs)]
         found = folds.of_tests(joined, self.n_rows)
@@ -475,15 +473,12 @@ class Problem:
         """Train on the remaining rows, fold by fold and alpha by alpha."""
         return refit_task(self, task, folds, alphas, on_fold)
 
-    def hold_out(self, task: Comparisons, *, many_alphas: bool, n_folds: int | None = None) -> HoldOut | None:
-        """The routine that holds out without refitting, or None where only refitting is exact.
-
-        A few folds (``n_folds``) at one alpha need no eigendecomposition.
-        """
+    def hold_out(self, task: Comparisons, *, many_alphas: bool) -> HoldOut | None:
+        """The routine that holds out without refitting, or None where only refitting is exact."""
         _ = self.inputs  # refuses what is not supported
         if _weights_are_graded(task):
             return None
-        return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas, n_folds=n_folds))
+        return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas))
 
     def hold_out_preferences(
         self, task: PreferenceComparisons, *, many_alphas: bool
@@ -491,10 +486,9 @@ class Problem:
         """The routine that holds preferences out; None where the estimator has to be refitted."""
         return self.representation(task).hold_out_preferences(task, self.asked(many_alphas=many_alphas))
 
-    def asked(self, *, many_alphas: bool, n_folds: int | None = None) -> Asked:
+    def asked(self, *, many_alphas: bool) -> Asked:
         """What is required of held-out predictions."""
-        few = _are_few(many_alphas, n_folds)
-        return Asked(self.intercept, self._levels_matter, many_alphas, few, self._least_alpha)
+        return Asked(self.intercept, self._levels_matter, many_alphas, self._least_alpha)
 
     def _least_alpha(self) -> float:
         own = self._alphas is None or isinstance(self._alphas, str)
@@ -509,10 +503,6 @@ class Problem:
     def tally_pairs(self, alphas: Sequence[float], groups: Any, verbose: int) -> list[PairTally]:
         """For each alpha all pairs with different y, and how many are ordered as y is."""
         return tally_all_pairs(self.for_order(), alphas, groups, verbose)
-
-
-def _are_few(many_alphas: bool, n_folds: int | None) -> bool:
-    return not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
 
 
 def _has_pair_space(tasks: Sequence[Comparisons]) -> bool:

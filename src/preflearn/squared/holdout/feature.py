@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from ...comparisons import Comparisons, PreferenceComparisons
 from ...numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
-from ...numerics.threads import blas_at_rest, over_small_ranges, product_in_threads
+from ...numerics.threads import blas_at_rest, product_in_threads
 from ..problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 from .base import (
     LEAST_CONDITION,
@@ -114,8 +114,7 @@ class FeatureSpace(HoldOut):
         self._half = (
             comparisons.half(features) if comparisons.has_half and not sp.issparse(features) else None
         )
-        # The half of a plain regression is the features themselves, which belong to the caller.
-        self._half_is_own, self._half_is_rotated = self._half is not features, False
+        self._half_is_rotated = False
         width = features.shape[1]
         # Only the lower triangle is filled from the half, and only that is read.
         with blas_at_rest():
@@ -158,11 +157,10 @@ class FeatureSpace(HoldOut):
     def T(self) -> np.ndarray | None:
         if not self.comparisons.has_half:
             return None
-        if self._half is None or not self._half_is_own:
+        if self._half is None:
             return self.comparisons.half(self.Z)
-        _rotate_in_place(self._half, self._U)
-        self._half_is_rotated = True
-        return self._half
+        T, self._half, self._half_is_rotated = product_in_threads(self._half, self._U), None, True
+        return T
 
     @cached_property
     def _removed_rows(self) -> RemovedRows:
@@ -596,16 +594,6 @@ class FeatureHoldOut(_WithoutPreferences):
 def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Products of the rows of A with those of B, shape (k, 1)."""
     return np.einsum("ij,ij->i", A, B)[:, None]
-
-
-def _rotate_in_place(T: np.ndarray, U: np.ndarray) -> None:
-    """T ← T U, some rows at a time."""
-
-    def rotate(start: int, stop: int) -> None:
-        T[start:stop] = T[start:stop] @ U
-
-    with blas_at_rest():
-        over_small_ranges(rotate, T.shape[0], block_rows(T.shape[1], n_bytes=1 << 18))
 
 
 def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

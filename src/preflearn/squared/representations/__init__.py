@@ -20,9 +20,8 @@ from ...comparisons import Comparisons
 from ...numerics.namespace import is_device_array
 from ...progress import Stages
 from .base import Asked, Inputs, Representation
-from .iterated import Iterated
 from .kernel import FullKernel
-from .linear import Linear
+from .linear import Iterated, Linear
 from .pairs import PairSpace
 from .reduced import IteratedReducedSet, ReducedSet
 

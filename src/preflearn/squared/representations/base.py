@@ -125,8 +125,6 @@ class Asked:
         Whether the level that predictions of a fold share matters, and not only their differences.
     many_alphas : bool
         Whether one factorisation has to serve every alpha.
-    few_folds : bool
-        Whether there is one alpha and few enough folds to factorise each of them separately.
     least_alpha : callable
         The smallest alpha that will be asked for, for a warning.
     """
@@ -134,7 +132,6 @@ class Asked:
     intercept: bool = False
     level: bool = True
     many_alphas: bool = True
-    few_folds: bool = False
     least_alpha: Callable[[], float] = lambda: math.inf
 
 

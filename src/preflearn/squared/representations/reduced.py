@@ -11,12 +11,11 @@ from ...comparisons import Comparisons
 from ...numerics.linalg import solve_triangular_in_place
 from ..basis_system import solve_on_basis, sums_may_do
 from ..holdout.base import HoldOut
-from ..holdout.basis import BasisHoldOut
 from ..holdout.feature import FeatureHoldOut
 from ..problem import SquaredLossFit, solve_primal
 from ..reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from .base import Asked, Inputs, Representation, column_means
-from .iterated import side_by_side, what_was_reached
+from .linear import side_by_side, what_was_reached
 
 # Up to this size, a block K_MR is stored and used for every output; a larger one is formed again block by block.
 _STORED_BYTES = 1 << 28
@@ -41,8 +40,6 @@ class ReducedSet(Representation):
         return self.inputs.feature_map.map_items(X, kernel).astype(np.float64, copy=False)
 
     def hold_out(self, task: Comparisons, asked: Asked) -> HoldOut | None:
-        if asked.few_folds and self.inputs.feature_map.factor_.well_conditioned:
-            return self._few_folds(task, asked)
         return self.by_features(task, asked)
 
     def by_features(self, task: Comparisons, asked: Asked) -> FeatureHoldOut:
@@ -54,19 +51,6 @@ class ReducedSet(Representation):
             intercept=asked.intercept,
             factor=feature_map.factor_ if leaves else None,
             basis_indices=feature_map.basis_indices_ if leaves else None,
-        )
-
-    def _few_folds(self, task: Comparisons, asked: Asked) -> BasisHoldOut:
-        """On the kernel values, whose condition leaves enough precision."""
-        feature_map = self.inputs.feature_map
-        K_MR = feature_map.kernel_with_basis(self.inputs.X, self.inputs.kernel)
-        return BasisHoldOut(
-            K_MR.astype(np.float64, copy=False),
-            feature_map.factor_,
-            feature_map.basis_indices_,
-            task,
-            intercept=asked.intercept,
-            fallback=lambda comparisons: self.by_features(comparisons, asked),
         )
 
     def _solve_stored(self, alpha: float, with_mean: bool) -> SquaredLossFit:
