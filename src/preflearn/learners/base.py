@@ -27,21 +27,14 @@ from ..model_selection._problem import Problem
 from ..model_selection._tally import share_in_order
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..numerics.onnx_graph import Graph, Value
-from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Stages
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Inputs
 from ..squared.routes import callers_level, check_solver_options, square_form
 from .gaussian_process import FunctionPosterior, noise_of_comparisons, refuse_without_posterior, row_noise
 
-# One block of the kernel between new rows and basis vectors during prediction.
-_PREDICTION_BLOCK_BYTES = 1 << 26
-# The same where a thread forms it by one product: it stays in the cache.
-_FAST_BLOCK_BYTES = 1 << 21
-_LEAST_BLOCK_ROWS = 512
-# From this many kernel values on, the rows of a single block are shared out among threads, each with at least a few.
-_WORTH_THREADS = 1 << 17
-_LEAST_ROWS_OF_THREAD = 16
+# One block of the kernel between new rows and basis vectors during prediction: it stays in the cache.
+_PREDICTION_BLOCK_BYTES = 1 << 21
 # Rows that are compared again later, to see that the caller has not changed them.
 _WITNESSES = 16
 
@@ -146,20 +139,9 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         block = (
             KernelBlocks(kernel, self.basis_) if is_fast else lambda rows: kernel.matrix(rows, self.basis_)
         )
-        size = _FAST_BLOCK_BYTES if is_fast else _PREDICTION_BLOCK_BYTES
-        m, r = n_items(X), self.basis_indices_.shape[0]
-        step = max(_LEAST_BLOCK_ROWS if is_fast else 1, size // (8 * r))
-        if is_fast and m * r >= _WORTH_THREADS:
-            step = min(step, max(_LEAST_ROWS_OF_THREAD, -(-m // n_threads())))
-        starts = range(0, m, step)
-
-        def expand(number: int) -> np.ndarray:
-            return block(X[starts[number] : starts[number] + step]) @ self.dual_coef_
-
-        if len(starts) == 1:
-            return expand(0)
-        everywhere = with_small_matrices(expand, len(starts)) if is_fast else map(expand, range(len(starts)))
-        return np.concatenate(list(everywhere))
+        step = max(1, _PREDICTION_BLOCK_BYTES // (8 * self.basis_indices_.shape[0]))
+        starts = range(0, n_items(X), step)
+        return np.concatenate([block(X[start : start + step]) @ self.dual_coef_ for start in starts])
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.tables.models.fitted`)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -74,35 +73,3 @@ def add_where(width, relation):
         return context.get_dummy_value()
 
     return add
-
-
-def gather_products(width):
-    """A function (x, at, values, places, table, first, last) of float64 arrays and int32 places:
-
-    x[at : at + width] = Σ_{first <= e < last} values[e] * table[places[e] * width : (places[e] + 1) * width].
-    """
-
-    @intrinsic
-    def gather(typing_context, x, at, values, places, table, first, last):
-        _check(x, values, places, table)
-        place = types.int64
-        return types.void(x, place, values, places, table, place, place), generate
-
-    def generate(context, builder, signature, arguments):
-        x, at, values, places, table, first, last = arguments
-        run = _Run(context, builder, signature.args[0], x, at, width)
-        total = cgutils.alloca_once_value(builder, ir.Constant(run.type, [0.0] * width))
-        with cgutils.for_range(builder, builder.sub(last, first)) as loop:
-            e = builder.add(first, loop.index)
-            place = _Run(context, builder, signature.args[3], places, e, 1).load()
-            row = builder.sext(builder.extract_element(place, _INDEX(0)), ir.IntType(64))
-            start = builder.mul(row, ir.Constant(ir.IntType(64), width))
-            factor = _Run(context, builder, signature.args[2], values, e, 1).load()
-            factor = in_all_lanes(builder, builder.extract_element(factor, _INDEX(0)), width)
-            other = _Run(context, builder, signature.args[4], table, start, width).load()
-            product = builder.fmul(factor, other, flags=["contract"])
-            builder.store(builder.fadd(builder.load(total), product, flags=["contract"]), total)
-        run.store(builder.load(total))
-        return context.get_dummy_value()
-
-    return gather

@@ -28,7 +28,6 @@ from ..numerics.linalg import (
     restore_lower,
 )
 from ..numerics.memory import require_memory
-from ..numerics.threads import blas_at_rest, over_ranges
 from .centred_kernel import centred_form, fill_null_space
 from .holdout.base import LEAST_CONDITION
 
@@ -38,8 +37,6 @@ _BLOCK_BYTES = 1 << 23
 _LEAST_BLOCK_ROWS = 1024
 # Centred rows go straight into a product: they should still be in the cache of one core.
 _CENTRED_BLOCK_BYTES = 1 << 19
-# Rows that are read once and multiplied by a vector: in the nearest caches.
-_NEAR_BYTES = 1 << 17
 # Rows from which the mean of a column is guessed.
 _SAMPLE = 64
 # Error of predictions, relative to the targets, above which another method is used.
@@ -543,24 +540,13 @@ def target_moment(features, comparisons: Comparisons) -> np.ndarray:
         first_rows = queries.order[queries.starts[:-1]][queries.codes]
     # Any row that is typical of them will do for the mean.
     typical = features[:: max(1, features.shape[0] // _SAMPLE)].mean(axis=0)
-    single = b.shape[1] == 1  # several outputs are worth the threads of BLAS
-    step = max(8 * b.shape[1], _NEAR_BYTES // max(1, features.shape[1] * features.itemsize))
-
-    def moment(first: int, last: int) -> np.ndarray:
-        total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
-        room = np.empty((min(step, last - first), features.shape[1]), dtype=features.dtype)
-        for start in range(first, last, step):
-            rows = slice(start, min(start + step, last))
-            origin = typical if first_rows is None else features[first_rows[rows]]
-            shifted = np.subtract(features[rows], origin, out=room[: rows.stop - rows.start])
-            total += np.dot(shifted.T, b[rows])
-        return total
-
-    with blas_at_rest(single and features.size > 1 << 16):
-        parts = over_ranges(
-            moment, features.shape[0], least=2 * step if single else max(1, features.shape[0])
-        )
-    return np.asarray(np.sum(parts, axis=0))
+    step = block_rows(features.shape[1], features.itemsize)
+    total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
+    for start in range(0, features.shape[0], step):
+        rows = slice(start, start + step)
+        origin = typical if first_rows is None else features[first_rows[rows]]
+        total += (features[rows] - origin).T @ b[rows]
+    return total
 
 
 def feature_moment(features, V: np.ndarray) -> np.ndarray:

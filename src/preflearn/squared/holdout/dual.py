@@ -186,7 +186,6 @@ class DualHoldOut(HoldOut):
             sizes,
             self.comparisons.n_rows,
             on_fold,
-            len(resolvents),
         )
 
     def _with_fallback(self, folds, alphas: np.ndarray, unstable: np.ndarray, on_fold) -> list[np.ndarray]:

@@ -381,7 +381,7 @@ class FeatureHoldOut(_WithoutPreferences):
                 return self._predict_by_moments(moments, folds[k], alphas)
             return self._predict_fold(folds[k], alphas)
 
-        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold, len(alphas))
+        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
 
     def _suits_batches(self, moments: Moments, folds: Sequence[np.ndarray]) -> bool:
         """Whether the folds are many small whole queries that change nothing but the moments."""
