@@ -70,14 +70,6 @@ def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return gemm(1.0, A.T, B, beta=1.0, c=C, overwrite_c=True)
 
 
-def add_gram_alone(C: np.ndarray, A: np.ndarray) -> None:
-    """C ← C + Aᵀ A in the lower triangle of the Fortran-ordered C, by this thread; others work on sums of their own.
-
-    For a C-contiguous A. Without tiles, whose every product copies its part of A: five sixths of their time.
-    """
-    tiles.add_square(C, A)
-
-
 def subtract_gram(C: np.ndarray, Y: np.ndarray, signs: np.ndarray) -> np.ndarray:
     """C ← C - Y diag(σ) Yᵀ in the lower triangle of the Fortran-ordered C, σ being 1 or -1."""
     syrk = get_blas_funcs("syrk", (Y, C))

@@ -9,7 +9,7 @@ One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -474,33 +474,14 @@ def feature_moments(
         if comparisons.has_factor and not sp.issparse(features):
             return _factored_moments(features, comparisons)
         return feature_gram(features, comparisons), target_moment(features, comparisons)
+    # One product of [S Φ, t] with itself gives Φᵀ L Φ and Φᵀ b, and costs hardly more than that of S Φ.
     width = features.shape[1]
-    A = joint_gram(width, comparisons.n_outputs, features.dtype)
-    for block in joint_blocks(features, comparisons, rows):
-        A = add_gram(A, block, block)
-    return split_gram(A, width)
-
-
-# One product of [S Φ, t] with itself gives Φᵀ L Φ and Φᵀ b, and costs hardly more than that of S Φ.
-
-
-def joint_gram(width: int, n_outputs: int, dtype: Any) -> np.ndarray:
-    """Zeros to add the Gram matrices of [S Φ, t] to, Fortran-ordered."""
-    total = width + n_outputs
+    total = width + comparisons.n_outputs
     require_memory(total * total * 8, f"a matrix of {width} × {width} for the primal form")
-    return np.zeros((total, total), dtype=dtype, order="F")
-
-
-def joint_blocks(
-    features: np.ndarray, comparisons: Comparisons, rows: np.ndarray | None = None
-) -> Iterator[np.ndarray]:
-    """[S Φ, t] in blocks of rows, of dense features with a symmetric half."""
-    n_rows = block_rows(features.shape[1] + comparisons.n_outputs, features.itemsize, _CENTRED_BLOCK_BYTES)
-    return comparisons.half_blocks(features, n_rows, rows)
-
-
-def split_gram(A: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Φᵀ L Φ and Φᵀ b from the lower triangle of the sum."""
+    A = np.zeros((total, total), dtype=features.dtype, order="F")
+    n_rows = block_rows(total, features.itemsize, _CENTRED_BLOCK_BYTES)
+    for block in comparisons.half_blocks(features, n_rows, rows):
+        A = add_gram(A, block, block)
     return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
 
 
