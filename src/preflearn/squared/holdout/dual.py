@@ -32,15 +32,12 @@ import scipy.linalg as la
 
 from ...comparisons import Comparisons, HalfRemoval
 from ...numerics.linalg import inverse_in_place, one_norm, solve_positive
-from ...numerics.threads import product_in_threads
 from ..centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from ..tridiagonal import TridiagonalForm
 from .base import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
-# Up to this many rows, products with many outputs are shared out among our own threads.
-_SMALL = 2048
 # From this share of the trace of G on, λ is so large that I - λ R loses precision: G R is formed instead.
 LARGE_ALPHA = 0.25
 
@@ -470,8 +467,7 @@ class _ExplicitResolvent(_Resolvent):
         self.alpha = alpha
         self._R = owner._inverse_at(alpha)
         self._means = self._R.mean(axis=0)
-        m, v = owner._t.shape
-        self.x = product_in_threads(self._R, owner._t) if v > 1 and m <= _SMALL else self._R @ owner._t
+        self.x = self._R @ owner._t
         self._projected_means = np.empty((0, 0)) if owner._half_means is None else owner._half_means @ self._R
         self._finish(owner)
 

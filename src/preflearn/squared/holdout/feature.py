@@ -39,7 +39,6 @@ from .base import (
     OnFold,
     RemovedBasis,
     RemovedRows,
-    are_whole,
     directions_outside,
     each_fold,
     intercept_of_rest,
@@ -49,10 +48,8 @@ from .base import (
     rows_outside,
     span_of_rows,
 )
-from .moment import Moments, predict_whole_queries, weights_without
+from .moment import Moments, weights_without
 
-# Folds are worked on in batches up to this many features: Python's overhead exceeds the work on the matrices of one.
-_NARROW = 128
 # Up to this many entries, features are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20
 # Weights of comparisons without a closed half are unbounded; what a heavy one leaves behind needs more precision.
@@ -372,8 +369,6 @@ class FeatureHoldOut(_WithoutPreferences):
         if not large.all():
             _ = self._removed_rows  # made once, before threads ask for it
         moments = self._moments() if large.any() else None
-        if moments is not None and large.all() and self._suits_batches(moments, folds):
-            return self._predict_in_batches(moments, folds, alphas)
 
         def predict(k: int) -> np.ndarray:
             if large[k]:
@@ -382,27 +377,6 @@ class FeatureHoldOut(_WithoutPreferences):
             return self._predict_fold(folds[k], alphas)
 
         return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
-
-    def _suits_batches(self, moments: Moments, folds: Sequence[np.ndarray]) -> bool:
-        """Whether the folds are many small whole queries that change nothing but the moments."""
-        return (
-            self.removed_basis is None
-            and self._offset is None
-            and not self.intercept
-            and self.s.shape[0] <= _NARROW
-            and moments.removed_rows.half_rows is not None
-            and are_whole(self.comparisons, folds)
-        )
-
-    def _predict_in_batches(self, moments: Moments, folds, alphas: Sequence[float]) -> list[np.ndarray]:
-        T = moments.removed_rows.half_rows
-        assert T is not None
-        predictions, settled = predict_whole_queries(moments, T, folds, alphas)
-        for fold, f, fine in zip(folds, predictions, settled, strict=True):
-            if not fine.all():
-                left = np.asarray(alphas)[~fine].tolist()
-                f[~fine] = self._predict_by_moments(moments, fold, left)
-        return predictions
 
     def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
         """Predict without the decomposition at those alphas for which it is not precise enough."""
