@@ -13,7 +13,7 @@ Where basis vectors are linearly dependent, C belongs to independent ones that s
 these directions that a remaining dependent vector has are excluded.
 
 For a fold that is larger than the width of the features, its moments are subtracted from those of all rows instead
-(`moment_holdout`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
+(`holdout.moment`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
 """
 
 from __future__ import annotations

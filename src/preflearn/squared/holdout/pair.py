@@ -2,7 +2,7 @@ r"""Every pair of rows held out of a global ranking or a regression, without ref
 
 Without the rows H = {i, j}, the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H.
 There R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean
-of K over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
+of K over the rows, times S R (`holdout.dual`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
 For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
 
 t_H + v is the difference of nearly equal numbers where λ is far above the spectrum of G. There, and always for
