@@ -64,7 +64,7 @@ def pairs_over_alphas(repeats: int) -> list[dict]:
     X, y, _ = random_data(m, 20, 1)
     K = rbf_kernel(X)
     problem = HeldOut(RankRLS(kernel="rbf"), X, y).problem
-    system = dual_pair_system(K.copy(), problem.tasks()[0], 1.0)  # with the matrix R itself
+    system = dual_pair_system(K.copy(), problem.tasks[0], 1.0)  # with the matrix R itself
     seconds = best_of(
         {
             "RankRLSCV": lambda: RankRLSCV(alphas, kernel="rbf", cv="leave-pair-out").fit(X, y),

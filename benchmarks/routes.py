@@ -1,6 +1,5 @@
-"""Does the table of routes choose well, and without a jump? Rates of its cost model, and five figures.
+"""Does the table of routes choose well, and without a jump? Six figures.
 
-python benchmarks/routes.py --part rates        the constants of `solvers.routes.Rates`, per processor
 python benchmarks/routes.py --part queries      leave-query-out over 15 alphas on sparse rows, beside one dsyevd
 python benchmarks/routes.py --part preferences  leave-preference-out on sparse text, beside logistic regression
 python benchmarks/routes.py --part few          600 preferences among more and more rows: training and searches
@@ -17,7 +16,6 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,20 +23,15 @@ import scipy.sparse as sp
 
 from _harness import RESULTS, best_of, report, write_results
 from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
-from preflearn.kernels._loops.sparse import times_columns
 from preflearn.kernels.sparse import sparse_products
 from preflearn.model_selection import HeldOut, leave_preference_out
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.model_selection._problem import Problem
 from preflearn.numerics.linalg import (
-    cholesky_in_place,
     eigh_in_place,
-    inverse_in_place,
-    tridiagonalise_in_place,
 )
-from preflearn.numerics.threads import n_threads
-from preflearn.squared.routes import Rates, Workload, choose_route
+from preflearn.squared.routes import Workload, choose_route
 
-PARTS = ("rates", "queries", "preferences", "few", "large", "walk")
+PARTS = ("queries", "preferences", "few", "large", "walk")
 # Columns that the features of parses are hashed to.
 HASHED = 65_536
 
@@ -61,47 +54,6 @@ def ranking(X, n_queries: int, seed: int = 1):
     m, n = X.shape
     qid = np.sort(np.arange(m) % n_queries)
     return X @ rng.normal(size=n) + 0.1 * rng.normal(size=m), qid
-
-
-def rates(size: int) -> dict:
-    """Operations a second on this machine, as `Rates` counts them."""
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(size, size))
-    G = np.asfortranarray(A @ A.T / size + np.eye(size))
-    X = sparse_rows(20_000, 20_000, 50)
-    text = sparse_rows(2 * size, 50_000, 100, text=True)
-    counts = np.bincount(text.indices, minlength=text.shape[1]).astype(float)
-    V, big = rng.normal(size=(20_000, 5)), rng.normal(size=(2_000_000,))
-    seconds = best_of(
-        {
-            "product": lambda: A @ A,
-            "cholesky": lambda: cholesky_in_place(G.copy(order="F")),
-            "inverse": lambda: inverse_in_place(G.copy(order="F")),
-            "tridiagonal": lambda: tridiagonalise_in_place(G.copy(order="F")),
-            "eigen": lambda: eigh_in_place(G.copy(order="F")),
-            "values": lambda: times_columns(X, V),
-            "sparse_products": lambda: sparse_products(text),
-            "numbers": lambda: np.add(big, 1.0, out=big),
-        },
-        repeats=2,
-    )
-    p = n_threads()
-    half = 0.5 + 0.5 / p
-    n3 = float(size) ** 3
-    found = {
-        "product": 2 * n3 / seconds["product"] / p,
-        "cholesky": n3 / 3 / seconds["cholesky"] / p,
-        "inverse": n3 / seconds["inverse"] / p,
-        "tridiagonal": n3 / seconds["tridiagonal"] * half,
-        "eigen": n3 / seconds["eigen"] * half,
-        "values": 5 * X.nnz / seconds["values"] / p,
-        "sparse_products": 0.5 * float(counts @ counts) / seconds["sparse_products"] / p,
-        "numbers": big.shape[0] / seconds["numbers"],
-    }
-    print(f"\nrates of one of {p} processors, {size} × {size}")
-    for name, value in found.items():
-        print(f"{name:<16} {value:.2e}   (table: {asdict(Rates())[name]:.2e})")
-    return {"question": "rates of the cost model, per processor", "values": found, "table": asdict(Rates())}
 
 
 def queries(m: int, repeats: int) -> dict:
@@ -196,8 +148,8 @@ def large(m: int) -> dict:
     X = sparse_rows(m, m // 2, 50)
     y, qid = ranking(X, m // 100)
     _compile()
-    problem = LearningProblem.read(RankRLS(solver="cg"), X, y, qid)
-    (task,) = problem.tasks()
+    problem = Problem.read(RankRLS(solver="cg"), X, y, qid)
+    (task,) = problem.tasks
     routine = problem.hold_out(task, many_alphas=True)
     assert routine is not None
     alphas = routine.largest_eigenvalue * 2.0 ** np.arange(-14, 1)
@@ -360,7 +312,6 @@ def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     quick, chosen = options.quick, options.part
     parts = {
-        "rates": lambda: [rates(options.rows or (400 if quick else 6000))],
         "queries": lambda: [queries(options.rows or (400 if quick else 4000), options.repeats)],
         "preferences": lambda: preferences(options.rows or (200 if quick else 2500), options.repeats),
         "few": lambda: few(options.rows or (60 if quick else 600), options.repeats),

@@ -28,7 +28,6 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection import _problem as choosing
-from preflearn.squared.holdout import dual as dual_holdout
 from preflearn.squared.holdout.base import RemovedBasis, span_of_rows
 from preflearn.squared.holdout.dual import DualHoldOut
 from preflearn.squared.holdout.feature import FeatureHoldOut
@@ -158,10 +157,8 @@ def test_copies_of_basis_vectors_leave_only_together(seed, alpha, kernel, n_fold
         refused_or_without_comparisons(error, lambda: cross_val_predict(model, X, y, qid=qid, cv=folds))
         return
     expected = np.concatenate(expected)
-    for few in (0, 30):
-        with mock.patch.object(choosing, "FEW_FOLDS", few):
-            found = cross_val_predict(model, X, y, qid=qid, cv=folds)
-        np.testing.assert_allclose(found[np.concatenate(folds)], expected, **tolerance(expected))
+    found = cross_val_predict(model, X, y, qid=qid, cv=folds)
+    np.testing.assert_allclose(found[np.concatenate(folds)], expected, **tolerance(expected))
 
 
 def make_data(m=40, n=4, queries=6, seed=0):
@@ -252,8 +249,8 @@ def test_basis_vectors_in_the_span_of_others(seed, n_choices, kernel, model, alp
         at_alpha = sklearn.clone(model).set_params(alpha=alphas[k])
         expected[k, fold] = oracles.refit_reduced(at_alpha, X, y, queries, basis, fold)
     # With single precision the basis vectors may be too near to each other for the algebra.
-    refit = choosing.LearningProblem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
-    with mock.patch.object(choosing.LearningProblem, "_refit", refit):
+    refit = choosing.Problem._refit if single else mock.Mock(side_effect=AssertionError("refitted"))
+    with mock.patch.object(choosing.Problem, "_refit", refit):
         found = HeldOut(model, X, y, qid=queries).predict(folds, alphas)
     precision = 2e-3 if single else 1e-7
     np.testing.assert_allclose(found, expected, rtol=precision, atol=precision * np.abs(expected).max())
@@ -410,20 +407,17 @@ def test_any_other_estimator_is_refitted():
 
 @pytest.mark.parametrize("n_alphas", [1, 8, 15])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_small_queries_in_the_compiled_loop_equal_the_general_form(monkeypatch, n_alphas, order):
+def test_small_queries_at_many_alphas_equal_refitting(n_alphas, order):
     X, y, qid = make_data(200, n=8, queries=40)
-    alphas = 2.0 ** np.arange(-n_alphas, n_alphas, 2)
-
-    def held_out():
-        held = HeldOut(RankRLS(ties="exclude"), np.array(X, order=order), np.round(y), qid=qid)
-        first = held.predict("leave-query-out", alphas)
-        held.predict([np.arange(7)], alphas)  # part of the queries, which needs more than the loop does
-        np.testing.assert_allclose(held.predict("leave-query-out", alphas), first, rtol=1e-9, atol=1e-9)
-        return first
-
-    fast = held_out()
-    monkeypatch.setattr(FeatureHoldOut, "_suits_the_compiled_loop", lambda self, folds: False)
-    np.testing.assert_allclose(held_out(), fast, rtol=1e-9, atol=1e-9)
+    alphas, y = 2.0 ** np.arange(-n_alphas, n_alphas, 2), np.round(y)
+    held = HeldOut(RankRLS(ties="exclude"), np.array(X, order=order), y, qid=qid)
+    first = held.predict("leave-query-out", alphas)
+    held.predict([np.arange(7)], alphas)  # part of the queries
+    np.testing.assert_allclose(held.predict("leave-query-out", alphas), first, rtol=1e-9, atol=1e-9)
+    folds = [np.flatnonzero(qid == query) for query in np.unique(qid)]
+    for alpha, f in zip(alphas, first, strict=True):
+        expected = oracles.refit_folds(RankRLS(alpha, ties="exclude"), X, y, qid, folds)
+        np.testing.assert_allclose(f, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -699,13 +693,3 @@ def test_columns_that_are_constant_inside_queries_say_nothing(solver, options, c
     )
     expected = oracles.refit_folds(model, X, y, qid, map(np.sort, folds))
     np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
-
-
-def test_blocks_of_some_alphas_at_a_time(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(60, 3)), rng.normal(size=60), rng.integers(0, 8, 60)
-    held_out = HeldOut(RankRLS(kernel="rbf"), X, y, qid=qid)
-    alphas = 2.0 ** np.arange(-6, 7)
-    expected = held_out.predict("leave-query-out", alphas)
-    monkeypatch.setattr(dual_holdout, "_BLOCKS_BYTES", 1)
-    np.testing.assert_allclose(held_out.predict("leave-query-out", alphas), expected, rtol=1e-10)

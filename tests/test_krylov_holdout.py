@@ -13,7 +13,7 @@ import oracles
 from preflearn import RLS, RankRLS, RankRLSCV
 from preflearn.kernels._loops.sparse import products_of_rows, times_columns
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.model_selection._problem import Problem
 from preflearn.squared import routes
 from preflearn.squared.holdout.dual import DualHoldOut
 from preflearn.squared.holdout.krylov import KrylovHoldOut
@@ -100,7 +100,7 @@ def test_a_search_by_iterations_chooses_as_a_square_matrix_does():
 
 def test_all_alphas_share_one_sequence():
     X, y, qid = text_ranking()
-    (task,) = LearningProblem.read(RankRLS(), X, y, qid).tasks()
+    (task,) = Problem.read(RankRLS(), X, y, qid).tasks
     folds = [np.flatnonzero(qid % 5 == k) for k in range(5)]
     alone, together = KrylovHoldOut(X, task), KrylovHoldOut(X, task)
     alone.predict(folds, [0.01])

@@ -21,11 +21,10 @@ from preflearn.model_selection import cross_val_predict
 from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
 from preflearn.squared import reduced_set, routes
 from preflearn.squared.basis_system import BasisEquation, solve_on_basis
-from preflearn.squared.choice import plan
 from preflearn.squared.problem import feature_gram, gram_times, solve_primal, target_moment
 from preflearn.squared.reduced_set import sample_rows
 from preflearn.squared.representations import reduced
-from preflearn.squared.routes import Workload
+from preflearn.squared.routes import Workload, plan
 from preflearn.squared.row_blocks import HalfBlocks
 from strategies import ranking_problems
 
@@ -174,9 +173,8 @@ def test_an_ill_conditioned_system_is_corrected_not_repeated_by_features(monkeyp
     np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 
 
-def test_ill_conditioned_folds_are_corrected_not_repeated_by_features(monkeypatch):
+def test_folds_of_an_ill_conditioned_system_equal_refitting():
     model, basis = ill_conditioned_sums()
-    monkeypatch.setattr(reduced.ReducedSet, "by_features", refuse)
     fold_of = QID % 4
     folds = [np.flatnonzero(fold_of == fold) for fold in range(4)]
     found = cross_val_predict(model, X, Y, qid=QID, cv=folds)

@@ -20,7 +20,7 @@ from preflearn.relations import (
     TwoStepRLSCV,
     cross_val_predict,
 )
-from preflearn.relations.separate import cauchy_factors
+from preflearn.relations.complete import cauchy_factors
 from strategies import examples
 
 KERNELS = ["kronecker", "cartesian", {"kronecker": 0.7, "cartesian": 1.3}]

@@ -24,7 +24,6 @@ from contracts.representation import (
 from preflearn.kernels import NystromMap
 from preflearn.kernels.functions import Kernel
 from preflearn.progress import Stages
-from preflearn.squared.choice import plan
 from preflearn.squared.representations import (
     FullKernel,
     Inputs,
@@ -35,7 +34,7 @@ from preflearn.squared.representations import (
     ReducedSet,
     Representation,
 )
-from preflearn.squared.routes import Workload
+from preflearn.squared.routes import Workload, plan
 
 RNG = np.random.default_rng(0)
 TALL, WIDE = RNG.normal(size=(M, 5)), RNG.normal(size=(M, 40)) / 3

@@ -11,11 +11,10 @@ import scipy.sparse as sp
 from preflearn import RankRLS, RankRLSCV
 from preflearn.kernels import sparse
 from preflearn.model_selection import HeldOut, cross_val_predict
-from preflearn.model_selection._problem import LearningProblem
+from preflearn.model_selection._problem import Problem
 from preflearn.numerics import memory
 from preflearn.squared import routes
-from preflearn.squared.choice import plan
-from preflearn.squared.routes import PURPOSES, Workload, choose_route, explain
+from preflearn.squared.routes import PURPOSES, Workload, choose_route, explain, plan
 
 RNG = np.random.default_rng(7)
 GENEROUS = 64e9
@@ -74,6 +73,15 @@ def test_a_square_matrix_that_does_not_fit_is_not_taken():
     assert str(found).startswith("5 folds × 15 alphas, 8000 × 60000 (sparse, 320000 values):\n-> cg")
 
 
+def test_iterations_are_taken_in_place_of_a_long_factorisation_only_where_they_take_a_third():
+    """Not for ill-conditioned data, nor for many sets: hold-outs are never far slower than by algebra."""
+    few, many = text(25_000, 60_000, purpose="train"), text(20_000, 60_000, n_alphas=15, n_folds=1000)
+    assert chosen(few) == "dual"
+    assert plan(few, spread=lambda: 1e4).solver == "cg"
+    assert plan(few, spread=lambda: 1e12).solver == chosen(few)
+    assert plan(many, spread=lambda: 1e6).solver == "dual" == chosen(many)
+
+
 def test_the_choice_is_the_same_on_every_machine(monkeypatch):
     workload = text(8000, 60_000, n_alphas=15, n_folds=5, purpose="folds")
     here = str(choose_route(workload))
@@ -100,8 +108,6 @@ def test_no_purpose_of_the_table_has_a_jump():
             growth = np.diff(np.log(seconds))
             cubic = 3 * np.diff(np.log(sizes))
             assert (growth <= cubic + np.log(2.0)).all()
-            # Changing to iterations may save up to the handicap, never cost.
-            assert (growth >= -np.log(routes.HANDICAP) - 1e-9).all()
 
 
 def test_explain_prints_the_map():
@@ -144,7 +150,7 @@ def test_a_long_route_says_so_before_it_starts(monkeypatch):
     ) as told:
         RankRLSCV([0.1, 1.0, 10.0]).fit(X, y, qid=qid)
     long = [one for one in told if "expected to take" in str(one.message)]
-    assert [one.filename for one in long] == [__file__]
+    assert {one.filename for one in long} == {__file__}
 
 
 def test_a_short_route_says_nothing():
@@ -184,12 +190,12 @@ def test_hours_of_iterations_for_single_queries_are_refused(monkeypatch):
 def test_sparse_rows_have_no_cliff():
     """Above 3,000 sparse rows the exact decomposition is still taken for folds, queries and pairs."""
     X = sp.random_array((3300, 9000), density=40 / 9000, rng=0, format="csr")
-    problem = LearningProblem.read(RankRLS(), X, np.arange(3300.0), np.arange(3300) // 20)
-    (task,) = problem.tasks()
-    assert problem.route(task).chosen.solver == "dual"
+    problem = Problem.read(RankRLS(), X, np.arange(3300.0), np.arange(3300) // 20)
+    (task,) = problem.tasks
+    assert problem.plan(task).solver == "dual"
     for sets in (np.split(np.arange(3300), 5), np.split(np.arange(3300), 165)):
         problem.expect(sets, np.logspace(-2, 2, 15))
-        assert problem.route(task).chosen.solver == "dual"
+        assert problem.plan(task).solver == "dual"
 
 
 @pytest.mark.parametrize(("alphas", "n_passes"), [([1e6], 50), ([1e-6], 5000), ("auto", 2000)])
@@ -197,10 +203,10 @@ def test_iterations_are_counted_for_the_alphas_that_are_asked_for(alphas, n_pass
     """Strong regularisation takes few of them: no warning of hours that will be seconds."""
     X, y, qid = sparse_ranking()
     monkeypatch.setattr(routes, "MEMORY", 1.8e6)
-    problem = LearningProblem.read(RankRLS(), X, y, qid)
-    (task,) = problem.tasks()
+    problem = Problem.read(RankRLS(), X, y, qid)
+    (task,) = problem.tasks
     problem.expect(np.split(np.arange(600), 5), alphas)
-    found = problem.route(task)
+    found = problem.plan(task).found
     assert found.chosen.solver == "cg"
     counted = int(found.chosen.matrix.split()[1])
     assert n_passes / 5 <= counted <= n_passes
@@ -220,12 +226,12 @@ def test_hours_of_iterations_for_single_preferences_are_refused(monkeypatch):
 
 def test_the_route_is_chosen_for_what_is_asked():
     X, y, qid = sparse_ranking()
-    problem = LearningProblem.read(RankRLS(), X, y, qid)
-    (task,) = problem.tasks()
-    assert problem.route(task).workload.purpose == "pairs"
+    problem = Problem.read(RankRLS(), X, y, qid)
+    (task,) = problem.tasks
+    assert problem.plan(task).found.workload.purpose == "pairs"
     problem.expect([np.arange(20), np.arange(20, 30)], np.logspace(-2, 2, 7))
-    found = problem.route(task).workload
-    assert (found.purpose, found.n_folds, found.largest_fold, found.n_alphas) == ("folds", 2, 20, 7)
+    found = problem.plan(task).found.workload
+    assert (found.purpose, found.n_folds, found.n_alphas) == ("folds", 2, 7)
     assert found.n_stored == X.nnz
 
 

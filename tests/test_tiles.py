@@ -6,12 +6,10 @@ import os
 
 import numpy as np
 import pytest
-from scipy.linalg.lapack import dpttrf
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from preflearn.numerics import linalg, spectrum, tiles
 from preflearn.numerics.memory import fits_in_memory
-from preflearn.squared._loops import blocks_of_inverses
 
 
 @pytest.fixture
@@ -64,10 +62,6 @@ class TestFactorisations:
         A = positive_definite(n, dtype)
         tolerance = {"atol": 200 * np.finfo(dtype).eps}
         np.testing.assert_allclose(linalg.inverse_in_place(A.copy(order="F")) @ A, np.eye(n), **tolerance)
-        B = np.ones((n, 2), dtype)
-        solution, diagonal = linalg.inverse_diagonal(A.copy(order="F"), B)
-        np.testing.assert_allclose(A @ solution, B, **tolerance)
-        np.testing.assert_allclose(diagonal, np.diagonal(np.linalg.inv(A)), **tolerance)
 
     def test_eigenvalues_and_tridiagonal_form(self, small_tiles, n, dtype):
         A = positive_definite(n, dtype)
@@ -159,30 +153,3 @@ def test_a_matrix_of_18_000_rows_is_factored():
     )
     expected = np.tril(rows[:, some].T @ rows[:, some] + n * np.eye(4))
     np.testing.assert_allclose(product, expected, rtol=1e-12, atol=1e-9)
-
-
-@pytest.mark.parametrize("n", [1, 2, 30])
-def test_blocks_of_inverses_of_tridiagonal_matrices(n):
-    rng = np.random.default_rng(n)
-    diagonals, off = rng.uniform(2.5, 4.0, (3, n)), rng.uniform(-1.0, 1.0, (3, n - 1))
-    V = rng.normal(size=(n, 4))
-    factors = [dpttrf(d, e) for d, e in zip(diagonals, off, strict=True)] if n > 1 else []
-    pivots = np.array([one[0] for one in factors]) if factors else diagonals
-    multipliers = np.array([one[1] for one in factors]) if factors else off
-    expected = [
-        V.T @ np.linalg.solve(np.diag(d) + np.diag(e, 1) + np.diag(e, -1), V)
-        for d, e in zip(diagonals, off, strict=True)
-    ]
-    found = blocks_of_inverses(pivots, multipliers, V)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-    assert (found == found.transpose(0, 2, 1)).all()
-
-
-def test_many_systems_of_which_one_is_singular_in_one_way_only():
-    # LU of the second matrix meets a zero pivot; the first one is solved all the same.
-    A = np.array([np.diag([2.0, 4.0]), [[1.0, 1.0], [1.0, 1.0]]])
-    with pytest.raises(np.linalg.LinAlgError):
-        linalg.solve_many(A, np.ones((2, 2, 1)))
-    np.testing.assert_allclose(linalg.solve_many(A[:1], np.ones((1, 2, 1)))[0, :, 0], [0.5, 0.25])
-    large = np.eye(200)[None] * 3.0
-    np.testing.assert_allclose(linalg.solve_many(large, np.ones((1, 200, 2))), np.full((1, 200, 2), 1 / 3))

@@ -15,8 +15,6 @@ import scipy.sparse as sp
 
 from .grouping import Groups
 
-# Up to this many columns, one bincount for each is faster than a compiled loop.
-_FEW_COLUMNS = 4
 # A member with a larger share of the weight of its group than this is compared with the others pair by pair.
 _DOMINATES = 0.75
 
@@ -69,30 +67,12 @@ class WeightedGroups:
     def centred(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """V minus the weighted mean of each group, shape (m, k), and those means, shape (n_groups, k)."""
         codes, reference = self.groups.codes, V[self.heaviest].astype(np.float64, copy=False)
-        few = V.shape[1] <= _FEW_COLUMNS
-        Z = V - reference[codes] if few else self._less(V, reference)
-        means = self._column_sums(self.weights[:, None] * Z, few)
+        Z = V - reference[codes]
+        means = np.asarray(self._matrix(self.weights).T @ Z)
         total = self.total[:, None]
         np.divide(means, total, out=means, where=total > 0)
-        Z = Z - means[codes] if few else self._less(Z, means, Z)
+        Z -= means[codes]
         return Z, reference + means
-
-    def _less(self, V: np.ndarray, of_groups: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """V minus a row of each group."""
-        from ._loops import centre_rows
-
-        V = np.ascontiguousarray(V)
-        out = np.empty_like(V) if out is None else out
-        centre_rows(V, self.groups.codes, of_groups, np.ones(V.shape[0]), out)
-        return out
-
-    def _column_sums(self, V: np.ndarray, few: bool) -> np.ndarray:
-        if few:
-            return np.stack([self._sums(column) for column in V.T], axis=1)
-        from ._loops import segment_sums
-
-        V = np.ascontiguousarray(V, dtype=np.float64)
-        return segment_sums(V, self.groups.codes, self.groups.n_groups)
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         return np.bincount(self.groups.codes, weights=values, minlength=self.groups.n_groups)

@@ -23,24 +23,18 @@ from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes, products_nodes
 from ..model_selection._learner import KernelLearner, SquaredLossLearner
+from ..model_selection._problem import Problem
 from ..model_selection._tally import share_in_order
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..numerics.onnx_graph import Graph, Value
-from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Stages
-from ..squared.choice import SquaredLossProblem, check_solver_options, square_form
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Inputs
+from ..squared.routes import callers_level, check_solver_options, square_form
 from .gaussian_process import FunctionPosterior, noise_of_comparisons, refuse_without_posterior, row_noise
 
-# One block of the kernel between new rows and basis vectors during prediction.
-_PREDICTION_BLOCK_BYTES = 1 << 26
-# The same where a thread forms it by one product: it stays in the cache.
-_FAST_BLOCK_BYTES = 1 << 21
-_LEAST_BLOCK_ROWS = 512
-# From this many kernel values on, the rows of a single block are shared out among threads, each with at least a few.
-_WORTH_THREADS = 1 << 17
-_LEAST_ROWS_OF_THREAD = 16
+# One block of the kernel between new rows and basis vectors during prediction: it stays in the cache.
+_PREDICTION_BLOCK_BYTES = 1 << 21
 # Rows that are compared again later, to see that the caller has not changed them.
 _WITNESSES = 16
 
@@ -130,7 +124,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
     def _expand(self, X: Any, kernel: Kernel) -> Any:
         """k(X, basis) β, in blocks of rows so that no large kernel block is formed."""
         if is_device_array(X):
-            from ..squared.devices.prediction import expand_on_device
+            from ..squared.devices.kernels import expand_on_device
 
             return expand_on_device(X, kernel, self.basis_, self.dual_coef_)
         if kernel.is_precomputed:
@@ -145,20 +139,9 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         block = (
             KernelBlocks(kernel, self.basis_) if is_fast else lambda rows: kernel.matrix(rows, self.basis_)
         )
-        size = _FAST_BLOCK_BYTES if is_fast else _PREDICTION_BLOCK_BYTES
-        m, r = n_items(X), self.basis_indices_.shape[0]
-        step = max(_LEAST_BLOCK_ROWS if is_fast else 1, size // (8 * r))
-        if is_fast and m * r >= _WORTH_THREADS:
-            step = min(step, max(_LEAST_ROWS_OF_THREAD, -(-m // n_threads())))
-        starts = range(0, m, step)
-
-        def expand(number: int) -> np.ndarray:
-            return block(X[starts[number] : starts[number] + step]) @ self.dual_coef_
-
-        if len(starts) == 1:
-            return expand(0)
-        everywhere = with_small_matrices(expand, len(starts)) if is_fast else map(expand, range(len(starts)))
-        return np.concatenate(list(everywhere))
+        step = max(1, _PREDICTION_BLOCK_BYTES // (8 * self.basis_indices_.shape[0]))
+        starts = range(0, n_items(X), step)
+        return np.concatenate([block(X[start : start + step]) @ self.dual_coef_ for start in starts])
 
     def _fitted_arrays(self) -> dict[str, str]:
         """The shapes that a loaded model is checked for (`preflearn.tables.models.fitted`)."""
@@ -296,7 +279,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _fit_tasks(self, X, kernel, tasks, alpha, single, with_mean=True) -> SquaredLossFit:
+    def _train(self, problem: Problem, alpha: float, with_mean: bool = True) -> SquaredLossFit:
+        X, kernel = problem.X, problem.kernel
         check_solver_options(
             self.solver,
             linear=kernel.is_linear,
@@ -306,10 +290,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         )
         stages = self._more_stages()
         with stages("choice of basis vectors"):
-            feature_map = self._reduced_set(X, kernel)
-        options = {"solver": self.solver, "tol": self.tol, "max_iter": self.max_iter, "stages": stages}
-        problem = SquaredLossProblem(Inputs(X, kernel, feature_map), tasks, **options)
-        fit = problem.solve(alpha, with_mean=with_mean)
+            feature_map = problem.feature_map
+        fit = problem.solve(alpha, with_mean=with_mean, stages=stages)
         basis = None
         if fit.dual_coef is not None and not kernel.is_precomputed:
             # The caller may change X after fit; the model must not change with it.
@@ -317,9 +299,13 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         indices = fit.basis_indices
         if indices is not None and is_device_array(X):
             indices = Home.of(X).put_as_is(indices)
-        self._set_function(fit.weights, fit.dual_coef, indices, basis, single)
+        self._set_function(fit.weights, fit.dual_coef, indices, basis, problem.single)
         self._trained_on = TrainingRows.keep(
-            X if basis is None or feature_map is not None else basis, kernel, feature_map, tasks, alpha
+            X if basis is None or feature_map is not None else basis,
+            kernel,
+            feature_map,
+            problem.tasks,
+            alpha,
         )
         self.solver_ = fit.solver
         self.n_iter_ = fit.n_iter or 1  # a direct solver is one step
@@ -329,7 +315,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
                 f"Conjugate gradients stopped after {fit.n_iter} iterations at a relative residual of "
                 f"{fit.residual:.1e}: raise max_iter or tol, scale the features, or use a larger alpha.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         return fit
 
@@ -405,8 +391,8 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
         if "_posterior" not in self.__dict__:
             self._check_scale()
             feature_map = rows.feature_map
-            problem = SquaredLossProblem(Inputs(rows.X, rows.kernel, feature_map), rows.tasks)
-            if square_form(problem.workload("train")) == "dual":
+            inputs = Inputs(rows.X, rows.kernel, feature_map)
+            if square_form(inputs.workload(rows.tasks, "train")) == "dual":
                 feature_map = EmpiricalKernelMap().fit_items(rows.X, rows.kernel)
             posterior = FunctionPosterior(rows, feature_map, hasattr(self, "intercept_"))
             self._posterior = posterior, self._row_noise(rows) * noise_of_comparisons(rows.tasks[0])

@@ -12,7 +12,6 @@ from ..comparisons.inputs import (
     read_alpha,
     read_pairs,
     read_per_pair,
-    read_row_weights,
     read_scores,
     refuse_weights_of_rows,
     refuse_without_pairs,
@@ -20,6 +19,7 @@ from ..comparisons.inputs import (
 )
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
+from ..model_selection._problem import Problem
 from .base import RankerMixin, SquaredLossModel
 from .incremental import AvailableUnless, IncrementalState, why_no_partial_fit
 from .partial_targets import read_scores_and_pairs
@@ -139,22 +139,19 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self
         """
         alpha = read_alpha(self.alpha)
+        if pairs is None:
+            refuse_without_pairs(magnitude, weight)
+            problem = Problem.read(self, X, y, qid, sample_weight)
+            warn_if_equal(problem.scores)
+            return self._fit_problem(problem, alpha)
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
         queries = encode_queries(qid, n_items(X))
-        if pairs is not None:
-            refuse_weights_of_rows(sample_weight)
-            data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
-            scored = encode_queries(queries.codes[data.labelled], data.labelled.shape[0])
-            single = data.single
-            tasks: list[Comparisons] = [data.add_to(task) for task in self._compare(data.scores, scored)]
-        else:
-            refuse_without_pairs(magnitude, weight)
-            scores, single = read_scores(y, n_items(X), estimator=self)
-            warn_if_equal(scores)
-            tasks = self._compare(scores, queries, read_row_weights(sample_weight, n_items(X), X))
-        self._fit_tasks(X, kernel, tasks, alpha, single, with_mean=False)
-        return self._finish(queries.n_groups, sum(task.n_comparisons for task in tasks))
+        refuse_weights_of_rows(sample_weight)
+        data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
+        scored = encode_queries(queries.codes[data.labelled], data.labelled.shape[0])
+        tasks = [data.add_to(task) for task in self._compare(data.scores, scored)]
+        return self._fit_problem(Problem(self, X, kernel, tasks, single=data.single, queries=queries), alpha)
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None) -> Self:
         """Learn from comparisons without scores.
@@ -189,8 +186,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         magnitude = read_per_pair(magnitude, pairs.shape[0], "magnitude")
         weight = read_per_pair(weight, pairs.shape[0], "weight", positive=True)
         task = PreferenceComparisons(n_items(X), pairs, magnitude, weight)
-        self._fit_tasks(X, kernel, [task], alpha, single=True, with_mean=False)
-        return self._finish(1, task.n_comparisons)
+        return self._fit_problem(Problem(self, X, kernel, [task]), alpha)
 
     @AvailableUnless(why_no_partial_fit)
     def partial_fit(self, X, y, *, qid=None) -> Self:
@@ -326,9 +322,10 @@ class RankRLS(RankerMixin, SquaredLossModel):
                 "leave it at its default and use magnitude and weight."
             )
 
-    def _finish(self, n_queries: int, n_comparisons: int) -> RankRLS:
+    def _fit_problem(self, problem: Problem, alpha: float) -> Self:
+        self._train(problem, alpha, with_mean=False)
         self._incremental = None
         self.__dict__.pop("stream_", None)
-        self.n_queries_ = n_queries
-        self.n_comparisons_ = n_comparisons
+        self.n_queries_ = problem.queries.n_groups
+        self.n_comparisons_ = sum(task.n_comparisons for task in problem.tasks)
         return self

@@ -19,13 +19,12 @@ from ..comparisons import (
 )
 from ..comparisons.inputs import (
     read_alpha,
-    read_row_weights,
-    read_scores,
     refuse_weights_of_rows,
     refuse_without_pairs,
 )
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
+from ..model_selection._problem import Problem
 from ..numerics.namespace import Home, as_host, is_device_array
 from .base import SquaredLossModel
 from .partial_targets import read_scores_and_pairs
@@ -98,23 +97,24 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
         self
         """
         alpha = read_alpha(self.alpha)
-        kernel = self._read_kernel()
-        X = read_items(self, X, kernel, reset=True)
         if pairs is not None:
             refuse_weights_of_rows(sample_weight)
-            return self._fit_with_pairs(X, kernel, alpha, y, pairs, magnitude, weight)
+            return self._fit_with_pairs(X, alpha, y, pairs, magnitude, weight)
         refuse_without_pairs(magnitude, weight)
-        scores, single = read_scores(y, n_items(X), estimator=self)
+        return self._fit_problem(Problem.read(self, X, y, None, sample_weight), alpha)
+
+    def _fit_problem(self, problem: Problem, alpha: float) -> Self:
+        scores: Any = problem.scores
+        w: Any = problem.row_weights
         self.__dict__.pop("stream_", None)
-        weights = read_row_weights(sample_weight, n_items(X), X)
-        if weights is not None:
-            return self._fit_weighted(X, kernel, alpha, scores, weights, single)
-        fit = self._fit_tasks(
-            X, kernel, self._compare(scores), alpha, single, with_mean=bool(self.fit_intercept)
-        )
-        self._set_intercept(
-            None if fit.mean_prediction is None else scores.mean(axis=0) - fit.mean_prediction
-        )
+        fit = self._train(problem, alpha, with_mean=bool(self.fit_intercept) and w is None)
+        intercept = None
+        if fit.mean_prediction is not None:
+            intercept = scores.mean(axis=0) - fit.mean_prediction
+        elif self.fit_intercept:
+            f = as_host(self._evaluate(problem.X, problem.kernel)).reshape(scores.shape)
+            intercept = w @ (scores - f) / w.sum()
+        self._set_intercept(intercept)
         return self
 
     def fit_stream(self, chunks, *, checkpoint=None, checkpoint_every=None, verbose=None, **reading) -> Self:
@@ -168,18 +168,12 @@ class RLS(MultiOutputMixin, RegressorMixin, SquaredLossModel):
             return [PointwiseComparisons(scores)]
         return [QueryComparisons(scores, one_group(scores.shape[0]), weighting="item")]
 
-    def _fit_weighted(self, X, kernel, alpha, scores, row_weights, single):
-        self._fit_tasks(
-            X, kernel, self._compare(scores, row_weights=row_weights), alpha, single, with_mean=False
-        )
-        f = as_host(self._evaluate(X, kernel)).reshape(scores.shape) if self.fit_intercept else None
-        self._set_intercept(None if f is None else row_weights @ (scores - f) / row_weights.sum())
-        return self
-
-    def _fit_with_pairs(self, X, kernel, alpha, y, pairs, magnitude, weight):
+    def _fit_with_pairs(self, X, alpha, y, pairs, magnitude, weight):
+        kernel = self._read_kernel()
+        X = read_items(self, X, kernel, reset=True)
         data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
         tasks: list[Comparisons] = [data.add_to(task) for task in self._compare(data.scores)]
-        self._fit_tasks(X, kernel, tasks, alpha, data.single)
+        self._train(Problem(self, X, kernel, tasks, single=data.single), alpha)
         self._set_intercept(None)
         if self.fit_intercept:
             # The intercept is the mean residual of the labelled rows: preferences do not affect it.

@@ -108,6 +108,15 @@ class AlphaSearch(KernelModel, SearchingLearner):
 
         self._search(hold_out, self.cv)
 
+    def _train_chosen(self, held: HeldOut | None, *data: Any, **options: Any) -> None:
+        """Train on all rows at the chosen alpha: on what the search has read, where it tried one kernel."""
+        if held is None:
+            self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(*data, **options))
+            return
+        problem: Any = held.problem
+        problem.release()
+        self._adopt(problem.estimator.set_params(alpha=self.alpha_)._fit_problem(problem, self.alpha_))
+
     def _cv(self, n_rows: int, qid: Any, groups: Any) -> Any:
         """What cv=None stands for; None leaves it to `HeldOut`."""
         return self.cv
@@ -235,9 +244,8 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         -------
         self
         """
-        self._search_rows(X, y, qid, groups, sample_weight)
-        model = self._plain(self.best_kernel_, self.alpha_)
-        self._adopt(model.fit(X, y, qid=qid, sample_weight=sample_weight))
+        held, _ = self._search_rows(X, y, qid, groups, sample_weight)
+        self._train_chosen(held, X, y, qid=qid, sample_weight=sample_weight)
         return self
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:
@@ -380,9 +388,9 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         -------
         self
         """
-        self._search_rows(X, y, qid, groups, sample_weight)
+        held, _ = self._search_rows(X, y, qid, groups, sample_weight)
         self.__dict__.pop("intercept_", None)
-        self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(X, y, sample_weight=sample_weight))
+        self._train_chosen(held, X, y, sample_weight=sample_weight)
         return self
 
     score = RLS.score

@@ -28,8 +28,8 @@ from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import read_folds
 from ..numerics.memory import require_memory
-from ..squared.choice import SquaredLossProblem, square_form
 from ..squared.representations import Inputs
+from ..squared.routes import square_form
 from ..squared.transduction import DualTransduction, PrimalTransduction
 from .base import KernelModel, RankerMixin
 from .partial_targets import read_partial_targets
@@ -271,8 +271,8 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     def _choose_solver(self, task: _Task, reduced: NystromMap | None) -> str:
         if self.solver == "cg":
             raise ValueError("solver='cg' does not give held-out errors: use 'auto', 'dual' or 'primal'.")
-        problem = SquaredLossProblem(Inputs(task.X, task.kernel, reduced), [task.comparisons])
-        return square_form(problem.workload("path"), self.solver)
+        workload = Inputs(task.X, task.kernel, reduced).workload([task.comparisons], "path")
+        return square_form(workload, self.solver)
 
     def _finish(
         self,

@@ -32,9 +32,6 @@ _EXPECTED = (
     "(train, test) pairs that are complements: found {!r}."
 )
 
-# Folds of fewer rows are concatenated before they are put in their places.
-_SMALL_FOLD = 16
-
 
 @dataclass(frozen=True)
 class Folds:
@@ -63,11 +60,7 @@ class Folds:
         count = np.bincount(rows, minlength=n_rows)
         if rows.shape[0] == n_rows and count.min() == 1:
             out = np.empty((n_alphas, n_rows, n_outputs), predictions[0].dtype)
-            if _SMALL_FOLD * len(self.tests) > n_rows:
-                out[:, rows] = np.concatenate(predictions, axis=1)
-                return out
-            for test, values in zip(self.tests, predictions, strict=True):
-                out[:, test] = values
+            out[:, rows] = np.concatenate(predictions, axis=1)
             return out
         values = np.concatenate(predictions, axis=1)
         total = np.zeros((n_alphas, n_rows, n_outputs))

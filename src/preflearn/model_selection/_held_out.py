@@ -24,28 +24,25 @@ from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
-from ..numerics.namespace import Home, as_host, is_device_array
+from ..numerics.namespace import as_host
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
-from ..squared.holdout.krylov import KrylovHoldOut
 from ..squared.representations.base import PreferenceRoutine
 from ._choice import BLIND_GRID, Comparable, Scoring, auto_grid, read_grid, read_scoring, rounding_of
 from ._folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner
-from ._pair_holdout import predict_pairs, rows_leaving, tally_all_pairs, untied_pairs
-from ._problem import LearningProblem, has_closed_form, warn_unless_converged
-from ._refitting import PathProblem, RefittedProblem, refit_and_predict, with_alpha
-from ._tally import PairTally, share_in_order, tally_pairs
-
-_HALF_PRECISION = 2.0**-26
+from ._pair_holdout import untied_pairs
+from ._problem import Problem, has_closed_form
+from ._refitting import PathProblem, RefittedProblem, with_alpha
+from ._tally import PairTally, share_in_order
 
 
 def read_problem(
     estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None
-) -> LearningProblem | PathProblem | RefittedProblem:
+) -> Problem | PathProblem | RefittedProblem:
     """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out."""
     if has_closed_form(estimator):
-        return LearningProblem.read(estimator, X, y, qid, sample_weight)
+        return Problem.read(clone(estimator), X, y, qid, sample_weight)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
         return PathProblem(estimator, X, y, qid, sample_weight)
     if sample_weight is not None:
@@ -138,10 +135,7 @@ class HeldOut:
     def __repr__(self) -> str:
         n_queries = self._queries.n_groups
         rows = f"{self.n_rows} rows" + (f" in {n_queries} queries" if n_queries > 1 else "")
-        how = "refitted for each fold"
-        if isinstance(self.problem, LearningProblem):
-            how = "factorised" if self.problem.is_factorised else "not factorised yet"
-        return f"HeldOut({self.estimator!r}, {rows}, {how})"
+        return f"HeldOut({self.estimator!r}, {rows}, {self.problem.how})"
 
     @classmethod
     def of_pairs(
@@ -232,22 +226,9 @@ class HeldOut:
         predictions = self._predictions(folds, grid)
         to_score = predictions
         if measure.compares_rows:
-            to_score = self._in_order(folds, grid, predictions, pooled=pooled)
+            to_score = self.problem.in_order(predictions, folds, grid, pooled=pooled)
         scores = comparable.score(measure, self.problem.scores, to_score)
         return SearchScores(grid, scores, folds, predictions)
-
-    def _in_order(
-        self, folds: Folds, grid: Any, predictions: list[np.ndarray], *, pooled: bool
-    ) -> list[np.ndarray]:
-        """Predictions whose order is right: rows that differ only by rounding are tied.
-
-        Where their differences are tiny relative to what they have in common, they are computed again without it.
-        """
-        if not isinstance(self.problem, LearningProblem):
-            return predictions
-        if not pooled and _drowns(predictions):
-            return self.problem.for_order().predict_folds(folds, grid)
-        return self.problem.tied(predictions, folds.tests, grid)
 
     def collect(self, found: SearchScores) -> Any:
         """The predictions of an evaluation over folds, one for each row as `predict` gives them."""
@@ -277,11 +258,8 @@ class HeldOut:
         y = self._one_score()
         alphas = self._grid_for_pairs(alphas)
         pairs = untied_pairs(y) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
-        if isinstance(self.problem, LearningProblem):
-            found = predict_pairs(self.problem, pairs, alphas, self._groups, self.verbose)
-            home = Home.of(self.problem.X) if is_device_array(self.problem.X) else None
-            return pairs if home is None else home.put_as_is(pairs), self.problem.at_home(found)
-        return pairs, self._refitted_pairs(pairs, alphas)
+        found = self.problem.predict_pairs(pairs, alphas, self._groups, self.verbose)
+        return self.problem.at_home(pairs), self.problem.at_home(found)
 
     def tally(self, alphas=None) -> list[PairTally]:
         """For each alpha all pairs with different y, and how many are ordered as y is, without an array of pairs.
@@ -294,12 +272,8 @@ class HeldOut:
         -------
         list of PairTally
         """
-        y = self._one_score()
-        alphas = self._grid_for_pairs(alphas)
-        if isinstance(self.problem, LearningProblem):
-            return tally_all_pairs(self.problem.for_order(), alphas, self._groups, self.verbose)
-        pairs, found = self.pairs(alphas)
-        return [tally_pairs(y, pairs, f) for f in found]
+        self._one_score()
+        return self.problem.tally_pairs(self._grid_for_pairs(alphas), self._groups, self.verbose)
 
     def for_order(self, *, across_folds=False) -> HeldOut:
         """The same, for predictions that are only compared with each other.
@@ -347,25 +321,17 @@ class HeldOut:
         -------
         ndarray of shape (n_alphas,), or [None] for an estimator without alpha
         """
-        if alphas is None:
-            return [self.problem.own_alpha()]
-        if isinstance(self.problem, RefittedProblem):
-            with_alpha(self.estimator, 1.0)  # refuses an estimator that has none
-        return read_grid(alphas, self.problem.automatic_alphas)
+        return self.problem.read_alphas(alphas)
 
     # What the methods share
 
     def _grid_for(self, folds: Folds, alphas: Any) -> Any:
         """The grid, after announcing what will be held out at its alphas."""
-        if isinstance(self.problem, LearningProblem):
-            self.problem.verbose = self.verbose
-            self.problem.expect(folds.leaving, alphas)
+        self.problem.expect(folds.leaving, alphas, verbose=self.verbose)
         return self.alphas(alphas)
 
     def _grid_for_pairs(self, alphas: Any) -> Any:
-        if isinstance(self.problem, LearningProblem):
-            self.problem.verbose = self.verbose
-            self.problem.expect_pairs(alphas)
+        self.problem.expect_pairs(alphas, verbose=self.verbose)
         return self.alphas(alphas)
 
     def _folds(self, cv: Any) -> Folds:
@@ -435,28 +401,6 @@ class HeldOut:
             )
         return scores[:, 0]
 
-    def _refitted_pairs(self, pairs: np.ndarray, alphas: Sequence[Any]) -> np.ndarray:
-        counter = Counter("leave_pair_out", pairs.shape[0], "pairs", self.verbose)
-        leaving = rows_leaving(pairs, self.n_rows, self._groups)
-        models = [with_alpha(self.estimator, alpha) for alpha in alphas]
-        y, weights = self.problem.scores[:, 0], self.problem.row_weights
-        out = np.empty((len(alphas), pairs.shape[0], 2))
-        for k, (pair, left) in enumerate(zip(pairs, leaving, strict=True)):
-            rest, held_out = rows_outside(self.n_rows, left), f"The pair of rows {pair[0]} and {pair[1]}"
-            for a, model in enumerate(models):
-                out[a, k] = refit_and_predict(model, self._X, y, None, rest, pair, weights, held_out)
-            counter(k + 1)
-        return out
-
-
-def _drowns(predictions: list[np.ndarray]) -> bool:
-    """Whether predictions of some alpha differ inside every fold by less than half of their precision."""
-    low, high = (
-        np.stack([getattr(f, end)(axis=1) for f in predictions]) for end in ("min", "max")
-    )  # (f, a, v)
-    spread, size = (high - low).max(axis=(0, 2)), np.maximum(high, -low).max(axis=(0, 2))
-    return bool((spread < _HALF_PRECISION * size).any())
-
 
 def read_pair_scoring(scoring: Any) -> float:
     """What is subtracted from the share of pairs in the right order: 0 for the concordance, 1 for the negated error."""
@@ -499,11 +443,11 @@ class HeldOutPreferences:
         self._magnitude = read_per_pair(magnitude, self.n_pairs, "magnitude")
         self._weight = read_per_pair(weight, self.n_pairs, "weight", positive=True)
         self._X, self._groups = X, groups
-        self._problem: LearningProblem | None = None
+        self._problem: Problem | None = None
         self._kept: dict[str, PreferenceRoutine | None] = {}
         if has_closed_form(estimator):
             estimator._refuse_score_options()
-            problem = LearningProblem.read(estimator, X, np.zeros(n_items(X)), None)
+            problem = Problem.read(clone(estimator), X, np.zeros(n_items(X)), None)
             self._problem, self._place = problem.of_distinct_rows()
 
     def __repr__(self) -> str:
@@ -594,8 +538,7 @@ class HeldOutPreferences:
         routine = self._routine(many_alphas=True)
         if routine is None:
             return BLIND_GRID
-        iterated = isinstance(getattr(routine, "regression", None), KrylovHoldOut)
-        return auto_grid(routine.largest_eigenvalue, iterated=iterated)
+        return auto_grid(routine.largest_eigenvalue, iterated=routine.iterates)
 
     def _routine(self, *, many_alphas: bool) -> PreferenceRoutine | None:
         """The routine that holds preferences out by algebra; None where the estimator has to be refitted."""
@@ -603,17 +546,17 @@ class HeldOutPreferences:
             return None
         kind = "path" if many_alphas or "path" in self._kept else "one"
         # Iterations have nothing to keep, and a square matrix may be better for the present request.
-        if kind not in self._kept or isinstance(getattr(self._kept[kind], "regression", None), KrylovHoldOut):
+        kept = self._kept.get(kind)
+        if kind not in self._kept or (kept is not None and kept.iterates):
             pairs = self._place[self.pairs]
             task = PreferenceComparisons(self._problem.n_rows, pairs, self._magnitude, self._weight)
-            self._kept[kind] = self._problem.preference_hold_out(task, many_alphas=many_alphas)
+            self._kept[kind] = self._problem.hold_out_preferences(task, many_alphas=many_alphas)
         return self._kept[kind]
 
     def _expect(self, folds: Folds, alphas: Any) -> None:
         """Announce what will be held out: the route is chosen for that."""
         if self._problem is not None:
-            self._problem.verbose = self.verbose
-            self._problem.expect(folds.leaving, alphas, n_pairs=self.n_pairs)
+            self._problem.expect(folds.leaving, alphas, n_pairs=self.n_pairs, verbose=self.verbose)
 
     @cached_property
     def _represented(self) -> tuple[Any, Any]:
@@ -633,9 +576,7 @@ class HeldOutPreferences:
         routine = self._routine(many_alphas=len(alphas) > 1)
         if routine is not None:
             found = routine.predict_without_preferences(folds.leaving, alphas, on_fold=counter)
-            regression = getattr(routine, "regression", None)
-            if isinstance(regression, KrylovHoldOut):
-                warn_unless_converged(regression)
+            routine.warn_unless_converged()
         else:
             found = self._refitted(folds, alphas, counter)
         return folds.of_tests([one[:, :, None] for one in found], self.n_pairs)

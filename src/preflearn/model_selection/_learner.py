@@ -20,6 +20,7 @@ from ..squared.problem import SquaredLossFit
 if TYPE_CHECKING:  # learners without pairwise losses do not import them
     from ..losses.newton import PairLossFit
     from ..losses.pairs import PairSet
+    from ._problem import Problem
 
 
 class KernelLearner:
@@ -68,16 +69,12 @@ class SquaredLossLearner(KernelLearner):
         """Whether other scores of the same rows imply other comparisons, and not only other targets."""
         return False
 
-    def _fit_tasks(
-        self,
-        X: Any,
-        kernel: Kernel,
-        tasks: list[Comparisons],
-        alpha: float,
-        single: bool,
-        with_mean: bool = True,
-    ) -> SquaredLossFit:
+    def _train(self, problem: Problem, alpha: float, with_mean: bool = True) -> SquaredLossFit:
         """Train on validated items and comparisons, and keep the function that was learned."""
+        raise NotImplementedError
+
+    def _fit_problem(self, problem: Problem, alpha: float) -> Any:
+        """`fit` on validated data of this learner."""
         raise NotImplementedError
 
     def _evaluate(self, X: Any, kernel: Kernel) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,18 +15,20 @@ from ..squared.holdout.feature import FeatureHoldOut
 from ..squared.holdout.pair import PairSystem, has_pair_form, reduced_pair_predictions, tie_twins
 from ._basis_rows import refuse_folds_of_whole_basis
 from ._choice import rounding_of
-from ._problem import LearningProblem
 from ._tally import PairTally, tally_pairs
+
+if TYPE_CHECKING:
+    from ._problem import Problem
 
 
 def predict_pairs(
-    problem: LearningProblem, pairs: np.ndarray, alphas: Sequence[float], groups: Any = None, verbose: int = 0
+    problem: Problem, pairs: np.ndarray, alphas: Sequence[float], groups: Any = None, verbose: int = 0
 ) -> np.ndarray:
     """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2).
 
     Parameters
     ----------
-    problem : LearningProblem
+    problem : Problem
         Of one output; rows are one global ranking, or a regression.
     pairs : int array of shape (p, 2)
     alphas : sequence of float
@@ -45,7 +47,7 @@ def predict_pairs(
 
 
 def tally_all_pairs(
-    problem: LearningProblem, alphas: Sequence[float], groups: Any = None, verbose: int = 0
+    problem: Problem, alphas: Sequence[float], groups: Any = None, verbose: int = 0
 ) -> list[PairTally]:
     """For each alpha the held-out pairs of rows with different y, and how many are ordered as y is.
 
@@ -92,7 +94,7 @@ def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray
 
 
 def _predictions(
-    problem: LearningProblem,
+    problem: Problem,
     pairs: np.ndarray,
     alpha: float,
     system: PairSystem | None,
@@ -116,24 +118,21 @@ def _predictions(
     return _hold_out_each(problem, pairs, alpha, groups, verbose)
 
 
-def _refuse_pairs_of_whole_basis(problem: LearningProblem, leaving: list[np.ndarray]) -> None:
-    feature_map = problem.feature_map()
-    if feature_map is not None:
-        refuse_folds_of_whole_basis(feature_map.basis_indices_, leaving, "Pair")
+def _refuse_pairs_of_whole_basis(problem: Problem, leaving: list[np.ndarray]) -> None:
+    if problem.feature_map is not None:
+        refuse_folds_of_whole_basis(problem.feature_map.basis_indices_, leaving, "Pair")
 
 
-def _routine(problem: LearningProblem, *, many_alphas: bool = False) -> tuple[Comparisons, HoldOut | None]:
+def _routine(problem: Problem, *, many_alphas: bool = False) -> tuple[Comparisons, HoldOut | None]:
     (found,) = problem.routines(many_alphas=many_alphas)
     return found
 
 
-def _closed_forms(
-    problem: LearningProblem, alphas: Sequence[float], groups: Any
-) -> Iterator[PairSystem | None]:
+def _closed_forms(problem: Problem, alphas: Sequence[float], groups: Any) -> Iterator[PairSystem | None]:
     """The closed form of all pairs at each alpha; None where basis vectors or groups may have to leave with them, or
     where it is not precise enough."""
-    (task,) = problem.tasks()
-    if groups is not None or problem.feature_map() is not None or not has_pair_form(task):
+    (task,) = problem.tasks
+    if groups is not None or problem.feature_map is not None or not has_pair_form(task):
         return iter([None] * len(alphas))
     asked = problem.asked(many_alphas=len(alphas) > 1 or problem.has_path)
 
@@ -143,7 +142,7 @@ def _closed_forms(
     return problem.representation(task).pair_systems(task, alphas, asked, routine)
 
 
-def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:
+def _with_intercept(problem: Problem, pairs: np.ndarray, found: np.ndarray) -> np.ndarray:
     f = found[:, :2]
     if not problem.intercept:
         return f - found[:, 2:] if problem.to_compare else f
@@ -156,9 +155,7 @@ def _with_intercept(problem: LearningProblem, pairs: np.ndarray, found: np.ndarr
     )
 
 
-def _tied(
-    problem: LearningProblem, f: np.ndarray, pairs: np.ndarray, size: float, alpha: float
-) -> np.ndarray:
+def _tied(problem: Problem, f: np.ndarray, pairs: np.ndarray, size: float, alpha: float) -> np.ndarray:
     """Predictions of pairs, made equal where they differ only by rounding and are to be compared."""
     if not problem.to_compare:
         return f
@@ -177,7 +174,7 @@ def _tally(counts: np.ndarray) -> PairTally:
 
 
 def _hold_out_each(
-    problem: LearningProblem, pairs: np.ndarray, alpha: float, groups: Any = None, verbose: int = 0
+    problem: Problem, pairs: np.ndarray, alpha: float, groups: Any = None, verbose: int = 0
 ) -> np.ndarray:
     """Pair by pair through the general hold-out; pairs of the same two groups share a training set."""
     leaving = rows_leaving(pairs, problem.n_rows, groups)

@@ -1,9 +1,13 @@
-"""A squared-loss learner with its validated data, held out by algebra, or by refitting where only that is exact."""
+"""The one squared-loss problem: a learner with its validated data, trained, and held out by algebra.
+
+Which representation of f is used is chosen only here, by the rules of `squared.routes` or by the solver that was asked
+for; a solver that does not suit the data is refused before any work. Where only refitting is exact, rows are held out
+by refitting.
+"""
 
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
@@ -11,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from ..comparisons import (
     Comparisons,
@@ -22,32 +25,32 @@ from ..comparisons import (
     one_group,
 )
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
-from ..kernels.functions import Kernel, n_items, take_items
+from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
 from ..numerics.linalg import first_equal_items, first_equal_rows
 from ..numerics.namespace import Home, as_host, is_device_array
-from ..numerics.threads import over_ranges
-from ..progress import note
-from ..squared.choice import Plan, SquaredLossProblem, find_route
+from ..progress import Stages, note
 from ..squared.conjugate_gradients import largest_eigenvalue
 from ..squared.holdout.base import LEAST_CONDITION, HoldOut
-from ..squared.holdout.basis import FEW_FOLDS
-from ..squared.holdout.krylov import KrylovHoldOut
-from ..squared.representations import Asked, Inputs, Representation
+from ..squared.holdout.preference import suits_pair_space
+from ..squared.problem import SquaredLossFit
+from ..squared.representations import Asked, Inputs, Representation, represent
 from ..squared.representations.base import PreferenceRoutine
-from ..squared.routes import FEW_SETS, RouteMap, callers_level, warn_if_long
-from ._basis_rows import refuse_folds_of_whole_basis
-from ._choice import BLIND_GRID, auto_grid, count_alphas, relative_rounding, spread_of
+from ..squared.routes import FEW_SETS, Plan, Workload, plan, warn_if_long
+from ._basis_rows import refuse_folds_of_whole_basis, refuse_whole_basis
+from ._choice import BLIND_GRID, auto_grid, count_alphas, read_grid, relative_rounding, spread_of
 from ._folds import Folds
 from ._learner import SquaredLossLearner
+from ._pair_holdout import predict_pairs, tally_all_pairs
 from ._refitting import refit_task
+from ._tally import PairTally
 
 # Where a row, or what it is compared with, has a smaller share of the largest weight, rows are held out by refitting.
 _GRADED = 1e-6
 # The last bits of a prediction, relative to it.
 _LAST_BITS = 2.0**-48
-# Predictions whose rounding is worth a thread.
-_WORTH_A_THREAD = 1 << 16
+# Half of the precision of a prediction, relative to it.
+_HALF_PRECISION = 2.0**-26
 # A task with the routine that holds its rows out, or None where only refitting is exact.
 Routine = tuple[Comparisons, HoldOut | None]
 
@@ -63,19 +66,24 @@ def _takes_qid(fit: Any) -> bool:
     return "qid" in inspect.signature(fit).parameters
 
 
-class LearningProblem:
-    """A squared-loss estimator with its validated data: what hold-out, leave-pair-out and searches start from.
+class Problem:
+    """A squared-loss learner with its validated data: what training, hold-outs and searches start from.
+
+    Parameters
+    ----------
+    estimator : SquaredLossLearner
+    X : validated items
+    kernel : Kernel
+    tasks : sequence of Comparisons, optional
+        One that all outputs share, or one per output where L depends on the scores; by default those of the scores.
+    scores : ndarray of shape (m, v), optional
+    single : bool
+        Whether y came as one column.
+    queries : Groups, optional
+    row_weights : ndarray of shape (m,), optional
 
     Attributes
     ----------
-    estimator : SquaredLossLearner
-        A clone that holds ``n_features_in_`` and similar attributes.
-    X : validated items
-    scores : ndarray of shape (m, v)
-    single : bool
-    queries : Groups
-    kernel : Kernel
-    row_weights : ndarray of shape (m,) or None
     to_compare : bool
         Whether only the order of predictions inside a fold is needed: then they lack an intercept and what rows of a
         query have in common, and are equal where they differ only by rounding.
@@ -96,27 +104,167 @@ class LearningProblem:
     _planned: Plan | None = None
 
     def __init__(
-        self, estimator, X, scores, single, queries, kernel: Kernel, row_weights: np.ndarray | None = None
+        self,
+        estimator: Any,
+        X: Any,
+        kernel: Kernel,
+        tasks: Sequence[Comparisons] | None = None,
+        *,
+        scores: np.ndarray | None = None,
+        single: bool = True,
+        queries: Groups | None = None,
+        row_weights: np.ndarray | None = None,
     ) -> None:
-        self.estimator, self.X, self.scores, self.single = estimator, X, scores, single
-        self.queries, self.kernel, self.row_weights = queries, kernel, row_weights
+        self.estimator, self.X, self.kernel, self._tasks = estimator, X, kernel, tasks
+        self.scores: np.ndarray = np.empty((n_items(X), 0)) if scores is None else scores
+        self.single, self.row_weights = single, row_weights
+        self.queries = one_group(n_items(X)) if queries is None else queries
         self._kept: dict[str, list[Routine]] = {}
 
     @classmethod
-    def read(cls, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> LearningProblem:
-        """Validate once, as fit does."""
-        model = clone(estimator)
-        kernel = model._read_kernel()
-        X = read_items(model, X, kernel, reset=True)
-        scores, single = read_scores(y, n_items(X), estimator=model)
-        if qid is not None and not _takes_qid(type(model).fit):
+    def read(cls, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> Problem:
+        """Validate the data of a training; what is known about the columns is stored in the estimator."""
+        kernel = estimator._read_kernel()
+        X = read_items(estimator, X, kernel, reset=True)
+        m = n_items(X)
+        if qid is not None and not _takes_qid(type(estimator).fit):
             qid = None  # a regressor is held out by query but does not compare inside queries
-        weights = read_row_weights(sample_weight, n_items(X), X)
-        return cls(model, X, scores, single, encode_queries(qid, n_items(X)), kernel, weights)
+        queries = encode_queries(qid, m)
+        scores, single = read_scores(y, m, estimator=estimator)
+        weights = read_row_weights(sample_weight, m, X)
+        known: dict[str, Any] = {"single": single, "queries": queries, "row_weights": weights}
+        return cls(estimator, X, kernel, scores=scores, **known)
 
-    def for_order(self, *, across_folds: bool = False) -> LearningProblem:
+    @property
+    def n_rows(self) -> int:
+        return n_items(self.X)
+
+    @property
+    def tasks(self) -> Sequence[Comparisons]:
+        """The comparisons of each output, or of all."""
+        if self._tasks is None:
+            self._tasks = self.estimator._compare(self.scores, self.queries, self.row_weights)
+        return self._tasks
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The items with their kernel and the reduced set, drawn once on all rows."""
+        return Inputs(self.X, self.kernel, self.estimator._reduced_set(self.X, self.kernel))
+
+    @property
+    def feature_map(self) -> Any:
+        """The reduced set; None without one."""
+        return self.inputs.feature_map
+
+    @cached_property
+    def twins(self) -> np.ndarray:
+        """For each row the first row that equals it, shape (m,)."""
+        if self.kernel.takes_objects:
+            return first_equal_items(self.kernel.matrix(self.X))
+        X = as_host(self.X) if is_device_array(self.X) else self.X
+        return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
+
+    # Training
+
+    def solve(self, alpha: float, *, with_mean: bool = True, stages: Stages | None = None) -> SquaredLossFit:
+        """The coefficients at one alpha; ``with_mean`` says whether `mean_prediction` is needed."""
+        stages, tasks, rows = stages or Stages(None), self.tasks, None
+        if not is_device_array(self.X):
+            tasks = _without_weightless(tasks)
+            rows = _compared_rows(tasks)
+        if rows is not None and self.feature_map is None and not with_mean:
+            return self._solve_compared_rows(tasks[0], rows, alpha, stages)
+        # Another kernel may not be positive definite, which a matrix of some differences does not reveal.
+        in_pairs = self.kernel.has_blocks and not with_mean and _has_pair_space(tasks)
+        chosen = self._plan(
+            tasks, [alpha], purpose="train", n_pairs=tasks[0].n_comparisons if in_pairs else 0
+        )
+        if chosen.found is not None:
+            stages.note(str(chosen.found.chosen))
+            warn_if_long(chosen.found)
+        return self._represent(tasks, chosen, stages).solve(alpha, with_mean=with_mean)
+
+    def _solve_compared_rows(
+        self, task: Comparisons, rows: np.ndarray, alpha: float, stages: Stages
+    ) -> SquaredLossFit:
+        """Rows that are not compared have no part in the model: their coefficients are zero."""
+        X = take_training_items(self.X, rows, self.kernel)
+        part = Problem(self.estimator, X, self.kernel, [task.take(rows)])
+        fit = part.solve(alpha, with_mean=False, stages=stages)
+        if fit.dual_coef is not None:
+            coef = np.zeros((task.n_rows, fit.dual_coef.shape[1]), dtype=fit.dual_coef.dtype)
+            coef[rows] = fit.dual_coef
+            fit.dual_coef, fit.basis_indices = coef, np.arange(task.n_rows)
+        return fit
+
+    def on_rows(self, rows: np.ndarray, task: Comparisons) -> Problem:
+        """A training on some of the rows, by a clone of the estimator whose basis vectors are those among them."""
+        model = clone(self.estimator)
+        if self.feature_map is not None:
+            model.set_params(basis=self.basis_among(rows), n_basis=None)
+        X = take_training_items(self.X, rows, self.kernel)
+        return Problem(model, X, self.kernel, [task], single=False)
+
+    def basis_among(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are basis vectors."""
+        kept = np.flatnonzero(np.isin(rows, self.feature_map.basis_indices_))
+        refuse_whole_basis(kept.size, "A fold")
+        return kept
+
+    # The route
+
+    def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, n_pairs: int = 0, verbose: int = 0) -> None:
+        """Announce which sets of rows will be held out at which alphas; the route is chosen accordingly.
+
+        ``alphas`` are what the caller gave. With ``n_pairs`` the sets divide that many preferences.
+        """
+        purpose = "folds" if len(sets) <= FEW_SETS else "queries"
+        sizes = {"n_folds": len(sets), "n_pairs": n_pairs}
+        self._expect("preferences" if n_pairs else purpose, alphas, verbose, **sizes)
+
+    def expect_pairs(self, alphas: Any, *, verbose: int = 0) -> None:
+        """The same for pairs of rows."""
+        self._expect("pairs", alphas, verbose)
+
+    def _expect(self, purpose: str, alphas: Any, verbose: int, **sizes: int) -> None:
+        self._alphas, self._planned, self.verbose = alphas, None, verbose
+        self._expected = {"purpose": purpose, "n_alphas": count_alphas(alphas), **sizes}
+
+    def plan(self, task: Comparisons) -> Plan:
+        """The route for what was announced; reported once, before it is taken."""
+        if self._planned is None:
+            self._planned = self._plan([task], self._alphas, **self._expected)
+            if self._planned.found is not None:
+                note("HeldOut" if self.verbose else None, str(self._planned.found.chosen))
+                warn_if_long(self._planned.found)
+        return self._planned
+
+    def _plan(self, tasks: Sequence[Comparisons], alphas: Any, **sizes: Any) -> Plan:
+        def spread() -> float:
+            largest = max(largest_eigenvalue(self.X, task) for task in tasks)
+            return spread_of(alphas, getattr(self.estimator, "alpha", None), largest)
+
+        sizes["pair_space"] = _has_pair_space(tasks)
+        return plan(self._workload(tasks, **sizes), self.estimator.solver, spread=spread)
+
+    def _workload(self, tasks: Sequence[Comparisons], **sizes: Any) -> Workload:
+        return self.inputs.workload(tasks, tol=getattr(self.estimator, "tol", None), **sizes)
+
+    def representation(self, task: Comparisons) -> Representation:
+        """The representation for what was announced."""
+        return self._represent([task], self.plan(task), Stages(None))
+
+    def _represent(self, tasks: Sequence[Comparisons], chosen: Plan, stages: Stages) -> Representation:
+        options: dict[str, Any] = {
+            name: getattr(self.estimator, name, None) for name in ("solver", "tol", "max_iter")
+        }
+        return represent(self.inputs, tasks, chosen.solver, stages=stages, **options)
+
+    # Hold-outs
+
+    def for_order(self, *, across_folds: bool = False) -> Problem:
         """The same problem, its predictions only to be compared with each other; factorisations are shared."""
-        self.feature_map()  # drawn once for both
+        _ = self.inputs  # drawn once for both
         other = copy(self)
         other.to_compare, other.across_folds = True, across_folds
         if not across_folds:
@@ -130,49 +278,7 @@ class LearningProblem:
         dense = self.inputs.is_dense_linear and not is_device_array(self.X)
         return bool(dense and offset_is_large(self.inputs.double()))
 
-    def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, n_pairs: int = 0) -> None:
-        """Announce which sets of rows will be held out at which alphas; the route is chosen accordingly.
-
-        ``alphas`` are what the caller gave. With ``n_pairs`` the sets divide that many preferences.
-        """
-        self._alphas, self._planned = alphas, None
-        purpose = "folds" if len(sets) <= FEW_SETS else "queries"
-        self._expected = {
-            "purpose": "preferences" if n_pairs else purpose,
-            "n_folds": len(sets),
-            "largest_fold": max(rows.shape[0] for rows in sets),
-            "n_alphas": count_alphas(alphas),
-            "n_pairs": n_pairs,
-        }
-
-    def expect_pairs(self, alphas: Any) -> None:
-        """The same for pairs of rows."""
-        self._alphas, self._planned = alphas, None
-        self._expected = {"purpose": "pairs", "n_alphas": count_alphas(alphas)}
-
-    def route(self, task: Comparisons) -> RouteMap:
-        """The route for what is expected, and the others; for rows on the host and without a reduced set."""
-        workload = self._squared_loss(task).workload(**self._expected)
-        return find_route(workload, lambda: self._spread(task))
-
-    def _spread(self, task: Comparisons) -> float:
-        """The spread of the spectrum: knowing the number of iterations is worth a few passes over the data."""
-        largest = largest_eigenvalue(self.X, task)
-        return spread_of(self._alphas, getattr(self.estimator, "alpha", None), largest)
-
-    @property
-    def n_rows(self) -> int:
-        return self.scores.shape[0]
-
-    @cached_property
-    def twins(self) -> np.ndarray:
-        """For each row the first row that equals it, shape (m,)."""
-        if self.kernel.takes_objects:
-            return first_equal_items(self.kernel.matrix(self.X))
-        X = as_host(self.X) if is_device_array(self.X) else self.X
-        return first_equal_items(X) if self.kernel.is_precomputed else first_equal_rows(X)
-
-    def of_distinct_rows(self) -> tuple[LearningProblem, np.ndarray]:
+    def of_distinct_rows(self) -> tuple[Problem, np.ndarray]:
         """The problem with equal rows merged, for preferences; and the position of each row in it.
 
         Preferences depend only on f(x_i), so equal rows are one. A reduced set is drawn from the original rows.
@@ -184,9 +290,7 @@ class LearningProblem:
         distinct, place = np.unique(self.twins, return_inverse=True)
         if distinct.shape[0] == self.n_rows:
             return self, every
-        scores, queries = self.scores[distinct], one_group(distinct.shape[0])
-        X = take_items(self.X, distinct)
-        return LearningProblem(self.estimator, X, scores, self.single, queries, self.kernel), place
+        return Problem(self.estimator, take_items(self.X, distinct), self.kernel), place
 
     @property
     def _levels_matter(self) -> bool:
@@ -200,65 +304,71 @@ class LearningProblem:
 
     def at_home(self, values: np.ndarray) -> Any:
         """Results for the caller: on the device of X where X is on a device."""
-        return Home.of(self.X).put(values) if is_device_array(self.X) else values
+        if not is_device_array(self.X):
+            return values
+        home = Home.of(self.X)
+        return home.put_as_is(values) if values.dtype.kind == "i" else home.put(values)
 
     @property
     def intercept(self) -> bool:
         return bool(getattr(self.estimator, "fit_intercept", False)) and self._levels_matter
 
-    def tasks(self) -> list[Comparisons]:
-        return self.estimator._compare(self.scores, self.queries, self.row_weights)
-
-    def own_alpha(self) -> float:
-        return read_alpha(self.estimator.alpha)
+    def read_alphas(self, alphas: Any) -> Any:
+        """The grid that ``alphas`` stands for; None is the alpha of the estimator."""
+        if alphas is None:
+            return [read_alpha(self.estimator.alpha)]
+        return read_grid(alphas, self.automatic_alphas)
 
     def automatic_alphas(self) -> np.ndarray:
         """Placed by the spectrum, which is not known where only refitting is possible."""
-        routines = list(self.routines(many_alphas=True))
-        if any(routine is None for _, routine in routines):
+        routines = [routine for _, routine in self.routines(many_alphas=True)]
+        known = [routine for routine in routines if routine is not None]
+        if len(known) < len(routines):
             return BLIND_GRID
-        largest = max(routine.largest_eigenvalue for _, routine in routines if routine is not None)
-        return auto_grid(largest, iterated=any(isinstance(one, KrylovHoldOut) for _, one in routines))
+        largest = max(routine.largest_eigenvalue for routine in known)
+        return auto_grid(largest, iterated=any(routine.iterates for routine in known))
 
-    def with_targets(self, y: Any) -> LearningProblem:
+    def with_targets(self, y: Any) -> Problem:
         """The same rows with other scores; factorisations are reused where they do not depend on the scores."""
         other = copy(self)
         other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
-        other._kept, other._planned = {}, None
+        other._tasks, other._kept, other._planned = None, {}, None
         if self.estimator._comparisons_depend_on_scores():
             return other
-        (task,) = other.tasks()
+        (task,) = other.tasks
         for kind, [(_, routine)] in self._kept.items():
             moved = None if routine is None else routine.with_targets(task)
             if moved is not None:
                 other._kept[kind] = [(task, moved)]
         return other
 
+    def release(self) -> None:
+        """Give back the memory of the factorisations."""
+        self._kept = {}
+
     @property
-    def is_factorised(self) -> bool:
-        """Whether anything has been factorised."""
-        return bool(self._kept)
+    def how(self) -> str:
+        """How rows are held out, in words."""
+        return "factorised" if self._kept else "not factorised yet"
 
     @property
     def has_path(self) -> bool:
         """Whether there is a factorisation for every alpha."""
         return "path" in self._kept
 
-    def routines(self, *, many_alphas: bool, n_folds: int | None = None) -> Iterator[Routine]:
+    def routines(self, *, many_alphas: bool) -> Iterator[Routine]:
         """Each task with its routine; existing routines are reused.
 
         Where every output has its own comparisons, only a path of alphas keeps more than one factorisation.
         """
-        few = _are_few(many_alphas, n_folds)
-        kind = "path" if many_alphas or self.has_path else "few" if few else "one"
+        kind = "path" if many_alphas or self.has_path else "one"
         if kind in self._kept and not self._has_better_route(kind):
             yield from self._kept[kind]
             return
-        tasks = self.tasks()
         kept: list[Routine] = []
-        for task in tasks:
-            routine = self.hold_out(task, many_alphas=many_alphas, n_folds=n_folds)
-            if kind == "path" or len(tasks) == 1:
+        for task in self.tasks:
+            routine = self.hold_out(task, many_alphas=many_alphas)
+            if kind == "path" or len(self.tasks) == 1:
                 kept.append((task, routine))
             yield task, routine
         if kept:
@@ -267,32 +377,40 @@ class LearningProblem:
     def _has_better_route(self, kind: str) -> bool:
         """Whether the routine kept iterates, and a square matrix is better for the present request."""
         task, routine = self._kept[kind][0]
-        if not isinstance(routine, KrylovHoldOut) or self.estimator.solver != "auto":
-            return False
-        return self._plan(task).solver != "cg"
+        iterates = routine is not None and routine.iterates and self.estimator.solver == "auto"
+        return iterates and self.plan(task).solver != "cg"
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
         if getattr(self.estimator, "weighting", None) == "query" and self.queries.n_groups > 1:
             _refuse_parts_of_queries(self.queries, folds)
-        feature_map = self.feature_map()
-        if feature_map is not None:
-            refuse_folds_of_whole_basis(feature_map.basis_indices_, folds.leaving)
+        if self.feature_map is not None:
+            refuse_folds_of_whole_basis(self.feature_map.basis_indices_, folds.leaving)
         outputs = [
             self.predict_task(task, routine, folds.leaving, alphas, on_fold)
-            for task, routine in self.routines(many_alphas=len(alphas) > 1, n_folds=len(folds.leaving))
+            for task, routine in self.routines(many_alphas=len(alphas) > 1)
         ]
         joined = outputs[0] if len(outputs) == 1 else [np.concatenate(one, axis=2) for one in zip(*outputs)]
         found = folds.of_tests(joined, self.n_rows)
-        return self.tied(found, folds.tests, alphas) if self.to_compare else found
+        return self._tied(found, folds.tests, alphas) if self.to_compare else found
 
-    def tied(
+    def in_order(
+        self, predictions: list[np.ndarray], folds: Folds, alphas: Sequence[float], *, pooled: bool
+    ) -> list[np.ndarray]:
+        """Predictions whose order is right: rows that differ only by rounding are tied.
+
+        Where their differences are tiny relative to what they have in common, they are computed again without it.
+        """
+        if not pooled and _drowns(predictions):
+            return self.for_order().predict_folds(folds, alphas)
+        return self._tied(predictions, folds.tests, alphas)
+
+    def _tied(
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
         """Give equal rows of a fold equal predictions, and remove differences that are rounding."""
         rows, f = np.concatenate(tests), np.concatenate(predictions, axis=1)
-        extremes = over_ranges(_extremes, f.shape[0], f, least=1 + _WORTH_A_THREAD // max(1, f[0].size))
-        steps = _LAST_BITS * np.concatenate(extremes)  # (a, v)
+        steps = _LAST_BITS * np.maximum(f.max(axis=1), -f.min(axis=1))  # (a, v)
         terms = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if terms:
             steps += np.outer(
@@ -301,12 +419,12 @@ class LearningProblem:
         steps = np.where(steps > 0, steps, 1.0)[:, None, :]
         sizes = [test.shape[0] for test in tests]
         if (self.twins != np.arange(self.n_rows)).any():
-            fold = np.repeat(np.arange(len(tests)), sizes)
-            keys = fold * self.n_rows + self.twins[rows]
+            keys = np.repeat(np.arange(len(tests)), sizes) * self.n_rows + self.twins[rows]
             first, twin = np.unique(keys, return_index=True, return_inverse=True)[1:]
-            if first.shape[0] < rows.shape[0]:
-                f = f[:, first[twin]]
-        over_ranges(_round_off, f.shape[0], f, steps, least=1 + _WORTH_A_THREAD // max(1, f[0].size))
+            f = f[:, first[twin]]
+        f /= steps
+        np.rint(f, out=f)
+        f *= steps
         return np.split(f, np.cumsum(sizes)[:-1], axis=1)
 
     def predict_task(
@@ -324,15 +442,11 @@ class LearningProblem:
             others = self.predict_task(task, routine, folds, grid[~small].tolist(), on_fold)
             order = np.argsort(np.concatenate([np.flatnonzero(small), np.flatnonzero(~small)]))
             return [np.concatenate(both)[order] for both in zip(refitted, others, strict=True)]
-        if isinstance(routine, KrylovHoldOut):
+        if routine.iterates or not self.inputs.basis_is_refitted:
             found = routine.predict(folds, alphas, on_fold=on_fold)
-            warn_unless_converged(routine)
+            routine.warn_unless_converged()
             return found
-        if not self.inputs.basis_is_refitted:
-            return routine.predict(folds, alphas, on_fold=on_fold)
-        feature_map = self.feature_map()
-        assert feature_map is not None
-        touched = [bool(np.isin(fold, feature_map.basis_indices_).any()) for fold in folds]
+        touched = [bool(np.isin(fold, self.feature_map.basis_indices_).any()) for fold in folds]
         plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
         easy = iter(routine.predict(plain, alphas) if plain else [])
         predictions = []
@@ -350,70 +464,67 @@ class LearningProblem:
         """
         none = np.zeros(len(alphas), dtype=bool)
         features = self.inputs.is_dense_linear
-        if isinstance(routine, KrylovHoldOut) or is_device_array(self.X) or (task.has_half and not features):
+        if routine.iterates or is_device_array(self.X) or (task.has_half and not features):
             return none
         small = np.asarray(alphas) < LEAST_CONDITION * routine.size
         return small if small.any() and (not task.has_half or self.inputs.has_hidden_directions) else none
-
-    def hold_out(self, task: Comparisons, *, many_alphas: bool, n_folds: int | None = None) -> HoldOut | None:
-        """The routine that holds out without refitting, or None where only refitting is exact.
-
-        A few folds (``n_folds``) at one alpha need no eigendecomposition.
-        """
-        self.feature_map()  # refuses what is not supported
-        if _weights_are_graded(task):
-            return None
-        return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas, n_folds=n_folds))
-
-    def preference_hold_out(
-        self, task: PreferenceComparisons, *, many_alphas: bool
-    ) -> PreferenceRoutine | None:
-        """The routine that holds preferences out; None where the estimator has to be refitted."""
-        return self.representation(task).hold_out_preferences(task, self.asked(many_alphas=many_alphas))
-
-    def asked(self, *, many_alphas: bool, n_folds: int | None = None) -> Asked:
-        """What is required of held-out predictions."""
-        few = _are_few(many_alphas, n_folds)
-        return Asked(self.intercept, self._levels_matter, many_alphas, few, self._least_alpha)
-
-    def _least_alpha(self) -> float:
-        own = self._alphas is None or isinstance(self._alphas, str)
-        return float(np.min(self.own_alpha() if own else as_host(self._alphas)))
-
-    def representation(self, task: Comparisons) -> Representation:
-        """The representation for what was announced."""
-        return self._squared_loss(task).represent(self._plan(task))
-
-    def _squared_loss(self, task: Comparisons) -> SquaredLossProblem:
-        options = {name: getattr(self.estimator, name, None) for name in ("tol", "max_iter")}
-        return SquaredLossProblem(self.inputs, [task], solver=self.estimator.solver, **options)
-
-    def _plan(self, task: Comparisons) -> Plan:
-        """The route for what was announced; reported once, before it is taken."""
-        if self._planned is None:
-            spread = lambda: self._spread(task)  # noqa: E731
-            self._planned = self._squared_loss(task).plan(spread=spread, **self._expected)
-            if self._planned.found is not None:
-                note("HeldOut" if self.verbose else None, str(self._planned.found.chosen))
-                warn_if_long(self._planned.found)
-        return self._planned
-
-    @cached_property
-    def inputs(self) -> Inputs:
-        """The items with their kernel and the reduced set, drawn once on all rows."""
-        return Inputs(self.X, self.kernel, self.estimator._reduced_set(self.X, self.kernel))
-
-    def feature_map(self) -> Any:
-        """The reduced set; None without one."""
-        return self.inputs.feature_map
 
     def _refit(self, folds, alphas, task: Comparisons, on_fold=None) -> list[np.ndarray]:
         """Train on the remaining rows, fold by fold and alpha by alpha."""
         return refit_task(self, task, folds, alphas, on_fold)
 
+    def hold_out(self, task: Comparisons, *, many_alphas: bool) -> HoldOut | None:
+        """The routine that holds out without refitting, or None where only refitting is exact."""
+        _ = self.inputs  # refuses what is not supported
+        if _weights_are_graded(task):
+            return None
+        return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas))
 
-def _are_few(many_alphas: bool, n_folds: int | None) -> bool:
-    return not many_alphas and n_folds is not None and n_folds <= FEW_FOLDS
+    def hold_out_preferences(
+        self, task: PreferenceComparisons, *, many_alphas: bool
+    ) -> PreferenceRoutine | None:
+        """The routine that holds preferences out; None where the estimator has to be refitted."""
+        return self.representation(task).hold_out_preferences(task, self.asked(many_alphas=many_alphas))
+
+    def asked(self, *, many_alphas: bool) -> Asked:
+        """What is required of held-out predictions."""
+        return Asked(self.intercept, self._levels_matter, many_alphas, self._least_alpha)
+
+    def _least_alpha(self) -> float:
+        own = self._alphas is None or isinstance(self._alphas, str)
+        return float(np.min(read_alpha(self.estimator.alpha) if own else as_host(self._alphas)))
+
+    def predict_pairs(
+        self, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
+    ) -> np.ndarray:
+        """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2)."""
+        return predict_pairs(self, pairs, alphas, groups, verbose)
+
+    def tally_pairs(self, alphas: Sequence[float], groups: Any, verbose: int) -> list[PairTally]:
+        """For each alpha all pairs with different y, and how many are ordered as y is."""
+        return tally_all_pairs(self.for_order(), alphas, groups, verbose)
+
+
+def _has_pair_space(tasks: Sequence[Comparisons]) -> bool:
+    """Whether these are preferences whose weights suit one matrix."""
+    return isinstance(tasks[0], PreferenceComparisons) and suits_pair_space(tasks[0])
+
+
+def _without_weightless(tasks: Sequence[Comparisons]) -> Sequence[Comparisons]:
+    """Drop preferences of weight zero, which carry no information."""
+    task = tasks[0]
+    if not isinstance(task, PreferenceComparisons) or not 0 < task.n_comparisons < task.pairs.shape[0]:
+        return tasks
+    return [task.without(np.flatnonzero(task.weight == 0))]
+
+
+def _compared_rows(tasks: Sequence[Comparisons]) -> np.ndarray | None:
+    """The rows that preferences name, ascending; None where these are all of them."""
+    task = tasks[0]
+    if not isinstance(task, PreferenceComparisons):
+        return None
+    rows = np.unique(task.pairs)
+    return rows if rows.shape[0] < task.n_rows else None
 
 
 def _refuse_parts_of_queries(queries: Groups, folds: Folds) -> None:
@@ -426,17 +537,12 @@ def _refuse_parts_of_queries(queries: Groups, folds: Folds) -> None:
             )
 
 
-def _extremes(f: np.ndarray, first: int, last: int) -> np.ndarray:
-    """The largest size of each output at the alphas from first to last, shape (last - first, v)."""
-    return np.maximum(f[first:last].max(axis=1), -f[first:last].min(axis=1))
-
-
-def _round_off(f: np.ndarray, steps: np.ndarray, first: int, last: int) -> None:
-    """Round to multiples of the steps, in place."""
-    part = f[first:last]
-    part /= steps[first:last]
-    np.rint(part, out=part)
-    part *= steps[first:last]
+def _drowns(predictions: list[np.ndarray]) -> bool:
+    """Whether predictions of some alpha differ inside every fold by less than half of their precision."""
+    low = np.stack([f.min(axis=1) for f in predictions])  # (f, a, v)
+    high = np.stack([f.max(axis=1) for f in predictions])
+    spread, size = (high - low).max(axis=(0, 2)), np.maximum(high, -low).max(axis=(0, 2))
+    return bool((spread < _HALF_PRECISION * size).any())
 
 
 def _weights_are_graded(task: Comparisons) -> bool:
@@ -445,17 +551,6 @@ def _weights_are_graded(task: Comparisons) -> bool:
         return False
     sizes = (values[values > 0] for values in (task.row_weights, task.diagonal()))
     return any(bool(size.size and size.min() < _GRADED * size.max()) for size in sizes)
-
-
-def warn_unless_converged(routine: KrylovHoldOut) -> None:
-    """Warn where iterations ran out before the tolerance was reached."""
-    if not routine.converged:
-        warnings.warn(
-            f"Held-out predictions stopped after {routine.n_iter} iterations before they reached tol={routine.tol:g}: "
-            "raise max_iter or tol, scale the features, or use larger alphas.",
-            ConvergenceWarning,
-            stacklevel=callers_level(),
-        )
 
 
 def _without_intercepts(kept: dict[str, list[Routine]]) -> dict[str, list[Routine]]:

@@ -20,27 +20,70 @@ from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
 from ..numerics.namespace import as_host
+from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
-from ._basis_rows import basis_among, refuse_whole_basis
-from ._choice import BLIND_GRID
+from ._basis_rows import basis_among
+from ._choice import BLIND_GRID, read_grid
 from ._folds import Folds
+from ._pair_holdout import rows_leaving, untied_pairs
+from ._tally import PairTally, tally_pairs
 
 if TYPE_CHECKING:
-    from ._problem import LearningProblem
+    from ._problem import Problem
 
 
-class _ExactOrder:
-    """Refitted predictions come from one model: their order is right already."""
+class _Refitting:
+    """What `Problem` offers, where every fold is refitted: nothing is announced, and the order is right already."""
 
     comparable_across_folds = True
+    how = "refitted for each fold"
+    estimator: Any
+    X: Any
+    scores: Any
+    row_weights: np.ndarray | None = None
 
     def for_order(self, *, across_folds: bool = False) -> Any:
         return self
 
+    def in_order(
+        self, predictions: list[np.ndarray], folds: Folds, alphas: Any, *, pooled: bool
+    ) -> list[np.ndarray]:
+        return predictions
 
-class RefittedProblem(_ExactOrder):
-    """Any estimator with its data; the counterpart of `LearningProblem`.
+    def expect(self, sets: Sequence[np.ndarray], alphas: Any, *, verbose: int = 0) -> None:
+        """Nothing depends on what is asked for."""
+
+    def expect_pairs(self, alphas: Any, *, verbose: int = 0) -> None:
+        """Nothing depends on what is asked for."""
+
+    def at_home(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def predict_pairs(
+        self, pairs: np.ndarray, alphas: Sequence[Any], groups: Any, verbose: int
+    ) -> np.ndarray:
+        """Predictions for both rows of each pair by a model trained without the two, shape (n_alphas, p, 2)."""
+        y = self.scores[:, 0]
+        counter = Counter("leave_pair_out", pairs.shape[0], "pairs", verbose)
+        models = [with_alpha(self.estimator, alpha) for alpha in alphas]
+        out = np.empty((len(alphas), pairs.shape[0], 2))
+        for k, (pair, left) in enumerate(zip(pairs, rows_leaving(pairs, y.shape[0], groups), strict=True)):
+            rest, held_out = rows_outside(y.shape[0], left), f"The pair of rows {pair[0]} and {pair[1]}"
+            for a, model in enumerate(models):
+                out[a, k] = refit_and_predict(model, self.X, y, None, rest, pair, self.row_weights, held_out)
+            counter(k + 1)
+        return out
+
+    def tally_pairs(self, alphas: Sequence[Any], groups: Any, verbose: int) -> list[PairTally]:
+        """For each alpha all pairs with different y, and how many are ordered as y is."""
+        y = self.scores[:, 0]
+        pairs = untied_pairs(y)
+        return [tally_pairs(y, pairs, f) for f in self.predict_pairs(pairs, alphas, groups, verbose)]
+
+
+class RefittedProblem(_Refitting):
+    """Any estimator with its data; the counterpart of `Problem`.
 
     Attributes
     ----------
@@ -51,8 +94,6 @@ class RefittedProblem(_ExactOrder):
         Whether y came as one column.
     queries : Groups
     """
-
-    row_weights = None
 
     def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
         self.estimator, self.X, self.qid = estimator, X, qid
@@ -70,15 +111,12 @@ class RefittedProblem(_ExactOrder):
         targets = np.asarray(as_host(self._y), dtype=float)
         return targets[:, None] if self.single else targets
 
-    def at_home(self, values: np.ndarray) -> np.ndarray:
-        return values
-
-    def own_alpha(self) -> float | None:
-        """None stands for the estimator unchanged."""
-        return None
-
-    def automatic_alphas(self) -> np.ndarray:
-        return BLIND_GRID
+    def read_alphas(self, alphas: Any) -> Any:
+        """The grid that ``alphas`` stands for; None leaves the estimator unchanged."""
+        if alphas is None:
+            return [None]
+        with_alpha(self.estimator, 1.0)  # refuses an estimator that has none
+        return read_grid(alphas, BLIND_GRID)
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
@@ -100,14 +138,14 @@ class RefittedProblem(_ExactOrder):
         return RefittedProblem(self.estimator, self.X, y, self.qid)
 
 
-class PathProblem(_ExactOrder):
+class PathProblem(_Refitting):
     """A learner that is trained along a path of alphas, with its validated data.
 
     Attributes
     ----------
     estimator : PathLearner
     kernel : Kernel
-    X, scores, single, queries, row_weights : as in LearningProblem
+    X, scores, single, queries, row_weights : as in Problem
     """
 
     def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> None:
@@ -123,11 +161,11 @@ class PathProblem(_ExactOrder):
     def n_rows(self) -> int:
         return self.scores.shape[0]
 
-    def at_home(self, values: np.ndarray) -> np.ndarray:
-        return values
-
-    def own_alpha(self) -> float:
-        return read_alpha(self.estimator.alpha)
+    def read_alphas(self, alphas: Any) -> Any:
+        """The grid that ``alphas`` stands for; None is the alpha of the estimator."""
+        if alphas is None:
+            return [read_alpha(self.estimator.alpha)]
+        return read_grid(alphas, self.automatic_alphas)
 
     @cached_property
     def representation(self) -> Any:
@@ -299,7 +337,7 @@ def _rows(values: Any, rows: np.ndarray) -> Any:
 
 
 def refit_task(
-    problem: LearningProblem,
+    problem: Problem,
     task: Comparisons,
     folds: Sequence[np.ndarray],
     alphas: Sequence[float],
@@ -315,7 +353,7 @@ def refit_task(
     for number, left in enumerate(folds):
         rest = rows_outside(problem.n_rows, left)
         kept = task.take(rest)
-        if problem.feature_map() is not None and len(alphas) > 1:
+        if problem.feature_map is not None and len(alphas) > 1:
             predictions.append(_refit_path(problem, kept, rest, left, alphas))
         else:
             values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
@@ -326,14 +364,12 @@ def refit_task(
 
 
 def _refit_path(
-    problem: LearningProblem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
+    problem: Problem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
 ) -> np.ndarray:
     """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
     # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
     X, kernel = problem.X, problem.kernel
-    feature_map = clone(problem.feature_map()).set_params(
-        basis=rest[_kept_basis(problem, rest)], n_basis=None
-    )
+    feature_map = clone(problem.feature_map).set_params(basis=rest[problem.basis_among(rest)], n_basis=None)
     every = feature_map.fit_items(X, kernel).map_items(X, kernel)
     features = every[rest].astype(np.float64, copy=False)
     weights = np.stack(solve_primal_path(features, task, alphas))
@@ -344,31 +380,22 @@ def _refit_path(
 
 
 def _refit_one(
-    problem: LearningProblem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float
+    problem: Problem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alpha: float
 ) -> np.ndarray:
-    model, kernel, scores = clone(problem.estimator), problem.kernel, problem.scores
-    X = take_training_items(problem.X, rest, kernel)
-    if problem.feature_map() is not None:
-        model.set_params(basis=_kept_basis(problem, rest), n_basis=None)
-    fit = model._fit_tasks(X, kernel, [task], alpha, single=False)
+    part, kernel, scores = problem.on_rows(rest, task), problem.kernel, problem.scores
+    model = part.estimator
+    fit = model._train(part, alpha)
     f = as_host(model._evaluate(take_training_items(problem.X, left, kernel, among=rest), kernel))
     if not problem.intercept:
         return f
     if problem.row_weights is None:
         return f + scores[rest].mean(axis=0) - fit.mean_prediction
-    return f + _mean_over(problem, rest, scores[rest] - as_host(model._evaluate(X, kernel)))
+    return f + _mean_over(problem, rest, scores[rest] - as_host(model._evaluate(part.X, kernel)))
 
 
-def _mean_over(problem: LearningProblem, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _mean_over(problem: Problem, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The mean of values of some rows, shape (..., len(rows), v) to (..., v), by their weights."""
     if problem.row_weights is None:
         return values.mean(axis=-2)
     w = problem.row_weights[rows]
     return np.einsum("i,...iv->...v", w, values) / w.sum()
-
-
-def _kept_basis(problem: LearningProblem, rest: np.ndarray) -> np.ndarray:
-    """Which of the rows that stay are basis vectors."""
-    kept = np.flatnonzero(np.isin(rest, problem.feature_map().basis_indices_))
-    refuse_whole_basis(kept.size, "A fold")
-    return kept

@@ -66,6 +66,6 @@ def cross_val_predict(
     problem = read_problem(estimator, X, y, qid, sample_weight)
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
-    predictions = problem.predict_folds(folds, [problem.own_alpha()], counter)
+    predictions = problem.predict_folds(folds, problem.read_alphas(None), counter)
     out = folds.collect(predictions, problem.n_rows)[0]
     return problem.at_home(out[:, 0] if problem.single else out)

@@ -70,14 +70,6 @@ def add_gram(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return gemm(1.0, A.T, B, beta=1.0, c=C, overwrite_c=True)
 
 
-def add_gram_alone(C: np.ndarray, A: np.ndarray) -> None:
-    """C ← C + Aᵀ A in the lower triangle of the Fortran-ordered C, by this thread; others work on sums of their own.
-
-    For a C-contiguous A. Without tiles, whose every product copies its part of A: five sixths of their time.
-    """
-    tiles.add_square(C, A)
-
-
 def subtract_gram(C: np.ndarray, Y: np.ndarray, signs: np.ndarray) -> np.ndarray:
     """C ← C - Y diag(σ) Yᵀ in the lower triangle of the Fortran-ordered C, σ being 1 or -1."""
     syrk = get_blas_funcs("syrk", (Y, C))
@@ -478,27 +470,6 @@ def inverse_in_place(A: np.ndarray) -> np.ndarray:
     return mirror_lower(inverse)
 
 
-def inverse_diagonal(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A⁻¹ B and the diagonal of A⁻¹ for the positive definite Fortran-ordered A, which is overwritten.
-
-    With A = C Cᵀ the diagonal holds the squared lengths of the columns of C⁻¹: two thirds of the work of an inverse.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If A is not positive definite.
-    """
-    factor = cholesky_in_place(A)
-    solution = cholesky_solve(factor, B)
-    if _is_large(factor):
-        tiles.invert_triangle(factor)
-    else:
-        with _in_one_thread(A.shape[0]):
-            factor, _ = get_lapack_funcs("trtri", (A,))(factor, lower=True, overwrite_c=True)
-    _clear_upper(factor)
-    return solution, np.einsum("ij,ij->j", factor, factor)
-
-
 def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -> np.ndarray:
     """A⁻¹ B for a small positive definite A, by Cholesky; by LU where rounding has made A indefinite.
 
@@ -518,20 +489,6 @@ def solve_positive(A: np.ndarray, B: np.ndarray, *, overwrite_b: bool = False) -
         overwrite = overwrite_b or trans == 0
         transposed = trsm(1.0, factor, transposed, side=1, lower=1, trans_a=trans, overwrite_b=overwrite)
     return transposed.T
-
-
-# Rows of systems that are solved in one call for all of them.
-_SMALL_SYSTEM = 128
-
-
-def solve_many(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A⁻¹ B for positive definite matrices of shape (a, n, n) and B of shape (a, n, v)."""
-    if A.shape[1] <= _SMALL_SYSTEM:
-        try:
-            return np.linalg.solve(A, B)
-        except np.linalg.LinAlgError:  # one of them is exactly singular; the other method may still work
-            pass
-    return np.stack([solve_positive(one, right) for one, right in zip(A, B, strict=True)])
 
 
 def inverses_checked(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -113,11 +113,6 @@ def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray, factor: float = 1.0
             C += part
 
 
-def add_square(C: np.ndarray, A: np.ndarray) -> None:
-    """C ← C + Aᵀ A in the lower triangle for a C-contiguous A, as one tile."""
-    _add_tile(C, A, A, 1.0, True, 0, C.shape[0], 0, C.shape[1])
-
-
 def _add_tile(C, A, B, factor: float, symmetric: bool, i: int, i_end: int, j: int, j_end: int) -> None:
     n, depth, part = C.shape[0], A.shape[0], C[i:, j:]
     # Row-major A is Aᵀ for BLAS.

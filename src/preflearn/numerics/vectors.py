@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -74,83 +73,3 @@ def add_where(width, relation):
         return context.get_dummy_value()
 
     return add
-
-
-def subtract_products(width):
-    """A function (x, at, y, i, y_step, z, j, z_step, number) of float64 arrays that takes from the run of x at ``at``
-
-    y[i : i + width] * z[j : j + width],  then with i + y_step and j + z_step, and so on: ``number`` products.
-    """
-
-    @intrinsic
-    def subtract(typing_context, x, at, y, i, y_step, z, j, z_step, number):
-        _check(x, y, z)
-        place = types.int64
-        return types.void(x, place, y, place, place, z, place, place, place), generate
-
-    def generate(context, builder, signature, arguments):
-        x, at, y, i, y_step, z, j, z_step, number = arguments
-        run = _Run(context, builder, signature.args[0], x, at, width)
-        # Kept in registers: the compiler sees that nobody else knows of this place.
-        left = cgutils.alloca_once_value(builder, run.load())
-        with cgutils.for_range(builder, number) as loop:
-            i_now = builder.add(i, builder.mul(loop.index, y_step))
-            j_now = builder.add(j, builder.mul(loop.index, z_step))
-            factor = _Run(context, builder, signature.args[2], y, i_now, width).load()
-            other = _Run(context, builder, signature.args[5], z, j_now, width).load()
-            product = builder.fmul(factor, other, flags=["contract"])
-            builder.store(builder.fsub(builder.load(left), product, flags=["contract"]), left)
-        run.store(builder.load(left))
-        return context.get_dummy_value()
-
-    return subtract
-
-
-def multiply(width):
-    """A function (x, i, y, j): x[i : i + width] *= y[j : j + width], of float64 arrays."""
-
-    @intrinsic
-    def scale(typing_context, x, i, y, j):
-        _check(x, y)
-        return types.void(x, types.int64, y, types.int64), generate
-
-    def generate(context, builder, signature, arguments):
-        x, y = (
-            _Run(context, builder, signature.args[n], arguments[n], arguments[n + 1], width) for n in (0, 2)
-        )
-        x.store(builder.fmul(x.load(), y.load()))
-        return context.get_dummy_value()
-
-    return scale
-
-
-def gather_products(width):
-    """A function (x, at, values, places, table, first, last) of float64 arrays and int32 places:
-
-    x[at : at + width] = Σ_{first <= e < last} values[e] * table[places[e] * width : (places[e] + 1) * width].
-    """
-
-    @intrinsic
-    def gather(typing_context, x, at, values, places, table, first, last):
-        _check(x, values, places, table)
-        place = types.int64
-        return types.void(x, place, values, places, table, place, place), generate
-
-    def generate(context, builder, signature, arguments):
-        x, at, values, places, table, first, last = arguments
-        run = _Run(context, builder, signature.args[0], x, at, width)
-        total = cgutils.alloca_once_value(builder, ir.Constant(run.type, [0.0] * width))
-        with cgutils.for_range(builder, builder.sub(last, first)) as loop:
-            e = builder.add(first, loop.index)
-            place = _Run(context, builder, signature.args[3], places, e, 1).load()
-            row = builder.sext(builder.extract_element(place, _INDEX(0)), ir.IntType(64))
-            start = builder.mul(row, ir.Constant(ir.IntType(64), width))
-            factor = _Run(context, builder, signature.args[2], values, e, 1).load()
-            factor = in_all_lanes(builder, builder.extract_element(factor, _INDEX(0)), width)
-            other = _Run(context, builder, signature.args[4], table, start, width).load()
-            product = builder.fmul(factor, other, flags=["contract"])
-            builder.store(builder.fadd(builder.load(total), product, flags=["contract"]), total)
-        run.store(builder.load(total))
-        return context.get_dummy_value()
-
-    return gather

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..numerics.compiling import njit
-from ..numerics.threads import in_turns, over_ranges
-from ..numerics.vectors import gather_products
+from ..numerics.threads import in_turns
 
 # ---------------------------------------------------------------- sampled
 # Products with a kernel of pairs at some pairs only.
@@ -19,10 +18,8 @@ from ..numerics.vectors import gather_products
 # stay in the cache: each costs one pass over a, and each value one product of a row of K and a column of T, O(e q +
 # h p) in all, and no array of the size of the relation.
 
-_STRIPE = 8  # columns that are summed in one register
 _BLOCK = 128  # columns of T that a thread keeps
 
-_gather = gather_products(_STRIPE)
 _compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -73,9 +70,18 @@ class SampledProduct:
 
         def block(first: int, start: int, stop: int) -> None:
             last = min(first + _BLOCK, G.shape[0])
-            T = np.empty((last - first, self._starts.shape[0] - 1))
-            _columns_of_product(G, values, self._columns, self._starts, first, T)
-            _values_of_block(K, T, self._target_rows, self._target_columns, first, start, stop, found)
+            T = np.empty((self._starts.shape[0] - 1, last - first))
+            _rows_of_product(np.ascontiguousarray(G[first:last].T), values, self._columns, self._starts, T)
+            _values_of_block(
+                K,
+                np.ascontiguousarray(T.T),
+                self._target_rows,
+                self._target_columns,
+                first,
+                start,
+                stop,
+                found,
+            )
 
         in_turns(block, self._calls)
         out = np.empty_like(found)
@@ -84,22 +90,15 @@ class SampledProduct:
 
 
 @_compiled
-def _columns_of_product(G, values, columns, starts, first, T):
-    """T[c - first] = A G[c] for the columns of a block, A being sparse by rows."""
-    n_rows = T.shape[1]
-    q = G.shape[1]
-    table = np.empty(q * _STRIPE)
-    sums = np.empty(_STRIPE)
-    for stripe in range(0, T.shape[0], _STRIPE):
-        width = min(_STRIPE, T.shape[0] - stripe)
-        for k in range(_STRIPE):
-            row = first + stripe + min(k, width - 1)
-            for j in range(q):
-                table[j * _STRIPE + k] = G[row, j]
-        for i in range(n_rows):
-            _gather(sums, 0, values, columns, table, starts[i], starts[i + 1])
-            for k in range(width):
-                T[stripe + k, i] = sums[k]
+def _rows_of_product(G, values, columns, starts, T):
+    """T[i] = Σ_e values[e] G[columns[e]] over the entries of row i: A G for a sparse A."""
+    for i in range(T.shape[0]):
+        row = T[i]
+        row[:] = 0.0
+        for e in range(starts[i], starts[i + 1]):
+            value, other = values[e], G[columns[e]]
+            for k in range(T.shape[1]):
+                row[k] += value * other[k]
 
 
 @_compiled
@@ -141,33 +140,3 @@ def _within_columns(K, rows, values, starts, first, last, found):
             for e in range(starts[c], starts[c + 1]):
                 total += row[rows[e]] * values[e]
             found[h] = total
-
-
-# ---------------------------------------------------------------- shrinkage
-# The coefficients of a complete relation, divided by what regularisation leaves of each pair of modes.
-
-
-def shrink(T, rows, columns, product, cartesian, alpha) -> np.ndarray:
-    """T_kl / (product σ_k γ_l + cartesian (σ_k + γ_l) + alpha), shape (k, l).
-
-    Parameters
-    ----------
-    T : float64 array of shape (k, l)
-    rows, columns : float64 arrays of shape (k,) and (l,)
-        σ and γ.
-    product, cartesian, alpha : float
-    """
-    out = np.empty_like(T)
-    weights = (float(product), float(cartesian), float(alpha))
-    over_ranges(
-        _shrink, T.shape[0], T, rows, columns, *weights, out, least=1 + (1 << 15) // max(1, T.shape[1])
-    )
-    return out
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _shrink(T, rows, columns, product, cartesian, alpha, out, first, last):
-    for k in range(first, last):
-        slope, base = product * rows[k] + cartesian, cartesian * rows[k] + alpha
-        for j in range(T.shape[1]):
-            out[k, j] = T[k, j] / (slope * columns[j] + base)

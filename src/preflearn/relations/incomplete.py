@@ -70,7 +70,7 @@ class KnownPairs:
         self._group = group if self.compare is not None else None
         self._counts = np.maximum(np.bincount(group, minlength=n_groups), 1)
         if self.sides is None and self.is_dense and max(p, q) <= _FEW_OBJECTS:
-            self.sides = Side.decompose_both((self.K, False), (self.G, False))
+            self.sides = Side.decompose(self.K, compared=False), Side.decompose(self.G, compared=False)
 
     @property
     def shape(self) -> tuple[int, int]:

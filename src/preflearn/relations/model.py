@@ -140,10 +140,10 @@ class RelationData:
 
     def sides(self) -> tuple[Side, Side]:
         """The decompositions of the two kernels."""
+        rows = Side.decompose(self.K, compared=self.compare == "rows")
         if self.column_kernel is self.row_kernel:
-            rows = Side.decompose(self.K, compared=self.compare == "rows")
             return rows, rows
-        return Side.decompose_both((self.K, self.compare == "rows"), (self.G, self.compare == "columns"))
+        return rows, Side.decompose(self.G, compared=self.compare == "columns")
 
     def _refuse_extremes(self) -> None:
         """Refuse kernels whose products are outside the range of float64."""

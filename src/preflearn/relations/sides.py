@@ -13,20 +13,13 @@ predictions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from ..numerics.linalg import eigh_in_place, unit_of
 from ..numerics.memory import require_memory
-from ..numerics.threads import blas_at_rest, in_threads
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import refuse_indefinite
-
-# Decompositions are made side by side if one is at least this share of the work of the other.
-_ALIKE = 0.5
-# Only up to this many objects: Ctrl-C has to wait for the one in the other thread.
-_SHORT = 3000
 
 
 @dataclass(frozen=True)
@@ -74,21 +67,6 @@ class Side:
             # Eigenvalues below the rounding of K count as zero: K v = 0 for such a vector, for new objects too.
             values[values <= n * np.finfo(float).eps * values[-1]] = 0.0
         return cls(K, values * unit, vectors, compared)
-
-    @classmethod
-    def decompose_both(cls, *kernels: tuple[np.ndarray, bool]) -> tuple[Side, Side]:
-        """Two kernels, each with whether its objects are compared, in a thread each where their sizes are alike.
-
-        Half of a decomposition is bound by memory: two side by side wait less than one in two threads of BLAS.
-        """
-        calls = [partial(cls.decompose, K, compared=compared) for K, compared in kernels]
-        small, large = sorted(K.shape[0] for K, _ in kernels)
-        if small**3 < _ALIKE * large**3 or large > _SHORT:
-            first, second = (call() for call in calls)
-        else:
-            with blas_at_rest():
-                first, second = in_threads(calls)
-        return first, second
 
     @property
     def n(self) -> int:

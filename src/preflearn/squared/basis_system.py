@@ -138,33 +138,26 @@ def solve_on_basis(
 def solve_penalised(
     B: np.ndarray, K_RR: np.ndarray, rhs: np.ndarray, equation: Callable[[], BasisEquation], alpha: float
 ) -> np.ndarray:
-    """(B + λ K_RR)⁻¹ rhs in the memory of the Fortran-ordered B = K_RM L K_MR; see `solve_summed`."""
-    B += B.dtype.type(alpha) * K_RR.T  # symmetric, and laid out as B is
-    return solve_summed(B, one_norm(B.T), rhs, equation)
-
-
-def solve_summed(
-    A: np.ndarray, norm: float, rhs: np.ndarray, equation: Callable[[], BasisEquation]
-) -> np.ndarray:
-    """A⁻¹ rhs from the lower triangle of the Fortran-ordered A, in its memory; corrected where it lacks precision.
+    """(B + λ K_RR)⁻¹ rhs in the memory of the Fortran-ordered B = K_RM L K_MR; corrected where it lacks precision.
 
     Parameters
     ----------
-    A : ndarray of shape (r, r)
-    norm : float
-        ‖A‖₁ or more.
+    B, K_RR : ndarray of shape (r, r)
     rhs : ndarray of shape (r, v)
     equation : callable
-        Makes the equation that A represents, where less than half of the precision would be left without it.
+        Makes the equation that B represents, where less than half of the precision would be left without it.
+    alpha : float
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If A has overflowed, if rounding has made it indefinite, or if it cannot be corrected.
+        If B has overflowed, if rounding has made the sum indefinite, or if it cannot be corrected.
     """
+    B += B.dtype.type(alpha) * K_RR.T  # symmetric, and laid out as B is
+    norm = one_norm(B.T)
     if not np.isfinite(norm):
         raise np.linalg.LinAlgError("sums of products of kernel values overflow")
-    factor = cholesky_in_place(A)
-    if reciprocal_condition(factor, norm) > np.sqrt(np.finfo(A.dtype).eps):
+    factor = cholesky_in_place(B)
+    if reciprocal_condition(factor, norm) > np.sqrt(np.finfo(B.dtype).eps):
         return cholesky_solve(factor, rhs)
     return equation().correct(factor, rhs)

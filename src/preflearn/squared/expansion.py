@@ -129,9 +129,13 @@ def kernel_moments(
         return QueryComparisons(scores[block, None], within, weighting="item")
 
     def add_up(part: Sequence[np.ndarray]) -> Moments:
-        if not is_global:
-            return QueryMoments.of_blocks((values(read(block)), comparisons(block)) for block in part)
-        found = (GlobalMoments.of(values(read(block)), scores[block, None], "item") for block in part)
+        def of(block: np.ndarray) -> Moments:
+            columns = values(read(block))
+            if is_global:
+                return GlobalMoments.of(columns, scores[block, None], "item")
+            return QueryMoments.of(columns, comparisons(block))
+
+        found: Any = map(of, part)
         total = next(found)
         for one in found:
             total.add(one)

@@ -11,7 +11,6 @@ some queries can be tested on others without going back to their rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +18,7 @@ import numpy as np
 from ..comparisons import Comparisons, one_group
 from ..comparisons.grouping import query_weights
 from ..comparisons.queries import QueryComparisons
-from ..numerics.linalg import add_gram_alone
-from .problem import RidgeSystem, feature_moments, joint_blocks, joint_gram, split_gram, unchanged
+from .problem import RidgeSystem, feature_moments, unchanged
 
 
 @dataclass
@@ -58,28 +56,6 @@ class QueryMoments:
             comparisons.n_comparisons,
             comparisons.squared_targets(),
             comparisons.total_weight(),
-        )
-
-    @classmethod
-    def of_blocks(cls, blocks: Iterable[tuple[np.ndarray, QueryComparisons]]) -> QueryMoments:
-        """The statistics of blocks of whole queries, dense features with their comparisons, by this thread alone.
-
-        One n × n sum for all of them, where `add` would move one for each block. Comparisons have a symmetric half.
-        """
-        gram: np.ndarray | None = None
-        n_rows, n_comparisons, squares, weight = 0, 0, np.zeros(1), 0.0
-        for features, comparisons in blocks:
-            if gram is None:
-                gram = joint_gram(features.shape[1], comparisons.n_outputs, features.dtype)
-            for block in joint_blocks(features, comparisons):
-                add_gram_alone(gram, block)
-            n_rows += comparisons.n_rows
-            n_comparisons += comparisons.n_comparisons
-            squares = squares + comparisons.squared_targets()
-            weight += comparisons.total_weight()
-        assert gram is not None, "there are no blocks"
-        return cls(
-            *split_gram(gram, gram.shape[0] - squares.shape[0]), n_rows, n_comparisons, squares, weight
         )
 
     @classmethod

@@ -9,7 +9,7 @@ One λ costs a Cholesky factorisation; a path of λ, and cross-validation, one s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,6 @@ from ..numerics.linalg import (
     restore_lower,
 )
 from ..numerics.memory import require_memory
-from ..numerics.threads import blas_at_rest, over_ranges
 from .centred_kernel import centred_form, fill_null_space
 from .holdout.base import LEAST_CONDITION
 
@@ -38,8 +37,6 @@ _BLOCK_BYTES = 1 << 23
 _LEAST_BLOCK_ROWS = 1024
 # Centred rows go straight into a product: they should still be in the cache of one core.
 _CENTRED_BLOCK_BYTES = 1 << 19
-# Rows that are read once and multiplied by a vector: in the nearest caches.
-_NEAR_BYTES = 1 << 17
 # Rows from which the mean of a column is guessed.
 _SAMPLE = 64
 # Error of predictions, relative to the targets, above which another method is used.
@@ -477,33 +474,14 @@ def feature_moments(
         if comparisons.has_factor and not sp.issparse(features):
             return _factored_moments(features, comparisons)
         return feature_gram(features, comparisons), target_moment(features, comparisons)
+    # One product of [S Φ, t] with itself gives Φᵀ L Φ and Φᵀ b, and costs hardly more than that of S Φ.
     width = features.shape[1]
-    A = joint_gram(width, comparisons.n_outputs, features.dtype)
-    for block in joint_blocks(features, comparisons, rows):
-        A = add_gram(A, block, block)
-    return split_gram(A, width)
-
-
-# One product of [S Φ, t] with itself gives Φᵀ L Φ and Φᵀ b, and costs hardly more than that of S Φ.
-
-
-def joint_gram(width: int, n_outputs: int, dtype: Any) -> np.ndarray:
-    """Zeros to add the Gram matrices of [S Φ, t] to, Fortran-ordered."""
-    total = width + n_outputs
+    total = width + comparisons.n_outputs
     require_memory(total * total * 8, f"a matrix of {width} × {width} for the primal form")
-    return np.zeros((total, total), dtype=dtype, order="F")
-
-
-def joint_blocks(
-    features: np.ndarray, comparisons: Comparisons, rows: np.ndarray | None = None
-) -> Iterator[np.ndarray]:
-    """[S Φ, t] in blocks of rows, of dense features with a symmetric half."""
-    n_rows = block_rows(features.shape[1] + comparisons.n_outputs, features.itemsize, _CENTRED_BLOCK_BYTES)
-    return comparisons.half_blocks(features, n_rows, rows)
-
-
-def split_gram(A: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Φᵀ L Φ and Φᵀ b from the lower triangle of the sum."""
+    A = np.zeros((total, total), dtype=features.dtype, order="F")
+    n_rows = block_rows(total, features.itemsize, _CENTRED_BLOCK_BYTES)
+    for block in comparisons.half_blocks(features, n_rows, rows):
+        A = add_gram(A, block, block)
     return mirror_lower(np.asfortranarray(A[:width, :width])), A[width:, :width].T.copy()
 
 
@@ -543,24 +521,13 @@ def target_moment(features, comparisons: Comparisons) -> np.ndarray:
         first_rows = queries.order[queries.starts[:-1]][queries.codes]
     # Any row that is typical of them will do for the mean.
     typical = features[:: max(1, features.shape[0] // _SAMPLE)].mean(axis=0)
-    single = b.shape[1] == 1  # several outputs are worth the threads of BLAS
-    step = max(8 * b.shape[1], _NEAR_BYTES // max(1, features.shape[1] * features.itemsize))
-
-    def moment(first: int, last: int) -> np.ndarray:
-        total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
-        room = np.empty((min(step, last - first), features.shape[1]), dtype=features.dtype)
-        for start in range(first, last, step):
-            rows = slice(start, min(start + step, last))
-            origin = typical if first_rows is None else features[first_rows[rows]]
-            shifted = np.subtract(features[rows], origin, out=room[: rows.stop - rows.start])
-            total += np.dot(shifted.T, b[rows])
-        return total
-
-    with blas_at_rest(single and features.size > 1 << 16):
-        parts = over_ranges(
-            moment, features.shape[0], least=2 * step if single else max(1, features.shape[0])
-        )
-    return np.asarray(np.sum(parts, axis=0))
+    step = block_rows(features.shape[1], features.itemsize)
+    total = np.zeros((features.shape[1], b.shape[1]), dtype=features.dtype)
+    for start in range(0, features.shape[0], step):
+        rows = slice(start, start + step)
+        origin = typical if first_rows is None else features[first_rows[rows]]
+        total += (features[rows] - origin).T @ b[rows]
+    return total
 
 
 def feature_moment(features, V: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""Which route is taken for which purpose: one table, one cost model.
+r"""Which route is taken for which purpose: six rules on sizes, the same on every machine.
 
 The purpose is one of six: *train* once; a *path* of alphas; *folds* × alphas; every *query* held out by itself; every
 *pair* of rows; every *preference*. With m rows, n features, r basis vectors and l preferences the routes are
@@ -16,14 +16,17 @@ cg         linear kernel; n_basis             conjugate gradients: training once
                                               every fold from one Krylov sequence per fold
 =========  =================================  ====================================================  ==================
 
-The same sizes take the same route on every machine: of the routes that fit in `MEMORY`, the one that is expected to be
-fastest on `PROCESSORS`. Seconds are estimated from operations and passes over the data with the rates of `Rates`, which
-``benchmarks/routes.py`` measures. Iterations are taken only
-where a square matrix takes noticeable time and they are expected to be `HANDICAP` times as fast: how many are needed
-depends on the spectrum, and a square matrix is exact at any alpha. With n_basis, "primal" sums the r × r matrix in one
-pass over the rows, m r² operations, and "cg", which takes a pass of O(m r) per iteration, is for r above 5,000 where
-K_MR does not fit in memory (preferences and cost "relative" cannot be summed: for them "primal" stores K_MR, and "cg"
-is taken where it does not fit).
+1. A solver that is asked for is taken.
+2. The square matrix is the smallest that represents f: n × n or m × m; with a kernel m × m; of preferences l × l too.
+3. Where it does not fit in `MEMORY`, the next one that fits is taken; where none does, iterations (``cg``).
+4. Where it would take more than `LONG_MATRIX` seconds, iterations that are expected to take a third of that are taken.
+5. With n_basis, "primal" sums the r × r matrix in one pass over the rows, m r² operations. "cg", which takes a pass of
+   O(m r) per iteration, is for r above 5,000 where K_MR does not fit in memory (preferences and cost "relative" cannot
+   be summed: for them "primal" stores K_MR, and "cg" is taken where it does not fit).
+6. Iterations for more than 20 sets that would take hours are refused.
+
+Seconds follow from a count of operations and one rate, that of an ordinary laptop: they are right to a factor of a few,
+enough for a warning and for the last three rules.
 """
 
 from __future__ import annotations
@@ -31,20 +34,23 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 
-from .representations.iterated import HELD_OUT_TOLERANCE, TRAINING_TOLERANCE
-
 PURPOSES = ("train", "path", "folds", "queries", "pairs", "preferences")
-# Iterations are taken where a square matrix is expected to take this many times as long.
-HANDICAP = 3.0
+SOLVERS = ("auto", "dual", "primal", "cg")
+# Bytes that a route may take, so that the choice does not depend on what happens to be free: a laptop.
+MEMORY = 8e9
+# Multiplications a second, of a factorisation on a few processors.
+RATE = 3e10
+# Multiplications that take as long as one with a stored value of a sparse matrix, and of a dense one that is only read.
+_SPARSE, _READ = 100, 7
 # A square matrix that takes no longer than this, in seconds, is always preferred to iterations.
-MOMENT = 1.0
+LONG_MATRIX = 10.0
 # A route that is expected to take longer than this, in seconds, says so before it starts.
 LONG = 60.0
 # Iterations for single queries, rows or pairs that are expected to take longer than this, in seconds, are refused.
@@ -53,30 +59,10 @@ REFUSED = 3600.0
 FEW_SETS = 20
 # Condition number of the system at the smallest alpha where it is not known.
 TYPICAL_SPREAD = 1e6
-# The machine for which routes are chosen, so that the choice does not depend on what happens to be free: a laptop.
-PROCESSORS = 4
-MEMORY = 8e9
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What one processor does in a second; measured by ``python benchmarks/routes.py --part rates``."""
-
-    # Operations of a matrix product (2 n³), a Cholesky factorisation (n³ / 3) and an inverse by it (n³).
-    product: float = 3.5e10
-    cholesky: float = 3.0e10
-    inverse: float = 3.0e10
-    # n³ of a reduction to tridiagonal form with its orthogonal matrix, and of an eigendecomposition. Half of each is
-    # bound by memory.
-    tridiagonal: float = 7.5e9
-    eigen: float = 5.0e9
-    # Stored values of a sparse matrix times one column, and products of two of them in it times its transpose.
-    values: float = 3e8
-    sparse_products: float = 2.5e8
-    # Numbers of an array that are read, changed and written.
-    numbers: float = 1e9
-    # Seconds that a fold costs at one alpha regardless of its size.
-    call: float = 5e-5
+# Default relative errors at which iterations stop: for a training, and for held-out predictions.
+TRAINING_TOLERANCE, HELD_OUT_TOLERANCE = 1e-8, 1e-6
+# Number of basis vectors up to which one pass of m r² operations is no more work than a dozen or two passes of O(m r).
+BASIS_LIMIT = 5_000
 
 
 @dataclass(frozen=True)
@@ -93,11 +79,7 @@ class Workload:
         Whether the kernel is the linear one.
     n_stored : int or None
         Stored values of a sparse X; None for a dense one.
-    row_products, column_products : float
-        Products that a sparse X Xᵀ and Xᵀ X take; estimated from `n_stored` where they are 0.
     n_alphas, n_folds : int
-    largest_fold : int
-        Rows, or preferences, of the largest fold; 0 stands for the mean.
     n_pairs : int
         Preferences.
     closed_half : bool
@@ -120,11 +102,8 @@ class Workload:
     n_features: int | None
     linear: bool = True
     n_stored: int | None = None
-    row_products: float = 0.0
-    column_products: float = 0.0
     n_alphas: int = 1
     n_folds: int = 1
-    largest_fold: int = 0
     n_pairs: int = 0
     closed_half: bool = True
     spread: float = TYPICAL_SPREAD
@@ -139,39 +118,51 @@ class Workload:
         """For this X; the other attributes as keywords."""
         shape = getattr(X, "shape", None)
         n_features = None if shape is None or len(shape) < 2 else int(shape[1])
-        if sp.issparse(X):
-            X = X.tocsr()
-            by_column = np.bincount(X.indices, minlength=X.shape[1]).astype(float)
-            by_row = np.diff(X.indptr).astype(float)
-            sizes |= {
-                "n_stored": int(X.nnz),
-                "row_products": float(by_column @ by_column),
-                "column_products": float(by_row @ by_row),
-            }
+        n_stored = int(X.nnz) if sp.issparse(X) else None
         n_rows = len(X) if shape is None else int(shape[0])
-        return cls(purpose, n_rows, n_features, linear, **sizes)
+        return cls(purpose, n_rows, n_features, linear, n_stored, **sizes)
 
     @property
-    def holds_out(self) -> bool:
-        return self.purpose in ("folds", "queries", "pairs", "preferences")
+    def in_features(self) -> bool:
+        """Whether f is linear in features that are known."""
+        return self.linear and self.n_features is not None
 
     @property
     def smaller_square(self) -> str:
         """The route of the smaller of the two square matrices: "primal" is n × n, "dual" m × m."""
-        features = self.linear and self.n_features is not None and self.n_features <= self.n_rows
-        return "primal" if features else "dual"
+        return "primal" if self.in_features and self.n_features <= self.n_rows else "dual"  # type: ignore[operator]
 
     @property
-    def fold_rows(self) -> float:
-        """Rows, or preferences, of a typical fold."""
-        whole = self.n_pairs if self.purpose == "preferences" else self.n_rows
-        return max(1.0, whole / max(1, self.n_folds))
+    def n_sets(self) -> float:
+        """How often something is held out; 0 where nothing is."""
+        if self.purpose in ("train", "path"):
+            return 0
+        return self.n_rows * (self.n_rows - 1) / 2 if self.purpose == "pairs" else self.n_folds
 
     @property
-    def stored(self) -> float:
+    def stored(self) -> int:
         """Numbers that one pass over X reads."""
         assert self.n_features is not None
-        return float(self.n_rows * self.n_features if self.n_stored is None else self.n_stored)
+        return self.n_rows * self.n_features if self.n_stored is None else self.n_stored
+
+    @property
+    def reading(self) -> float:
+        """Operations of a product of X with a vector."""
+        return float((_READ if self.n_stored is None else _SPARSE) * self.stored)
+
+    def __str__(self) -> str:
+        alphas = f" × {self.n_alphas} alphas" if self.n_alphas > 1 else ""
+        what = {
+            "train": "training",
+            "path": "path",
+            "folds": f"{self.n_folds} folds",
+            "queries": f"{self.n_folds} sets of rows held out one by one",
+            "pairs": "every pair of rows held out",
+            "preferences": f"{self.n_pairs} preferences held out in {self.n_folds} sets",
+        }[self.purpose]
+        kind = "dense" if self.n_stored is None else f"sparse, {self.n_stored} values"
+        columns = "" if self.n_features is None else f" × {self.n_features}"
+        return f"{what}{alphas}, {self.n_rows}{columns} ({kind})"
 
 
 @dataclass(frozen=True)
@@ -184,7 +175,7 @@ class Route:
     matrix : str
         The square matrix that is factorised, or what is iterated.
     seconds : float
-        Expected.
+        Roughly.
     n_bytes : float
         Memory in addition to X.
     exact : bool
@@ -210,7 +201,6 @@ class RouteMap:
     workload : Workload
     chosen : Route
     others : tuple of Route
-        Fastest first.
     memory : float
         Bytes that a route may take.
     """
@@ -221,9 +211,9 @@ class RouteMap:
     memory: float = MEMORY
 
     def __str__(self) -> str:
-        lines = [f"{describe(self.workload)}:"]
+        lines = [f"{self.workload}:"]
         for mark, route in [("->", self.chosen), *(("  ", other) for other in self.others)]:
-            fits = "" if _fits(route, self.memory) else ", does not fit in memory"
+            fits = "" if route.n_bytes <= self.memory else ", does not fit in memory"
             lines.append(f"{mark} {route}{fits}")
         return "\n".join(lines)
 
@@ -253,8 +243,8 @@ class Explanation:
     __repr__ = __str__
 
 
-def choose_route(workload: Workload, *, memory: float | None = None, rates: Rates | None = None) -> RouteMap:
-    """The route that is expected to be fastest among those that fit in memory.
+def choose_route(workload: Workload, *, memory: float | None = None) -> RouteMap:
+    """The route by rules 2 to 4.
 
     Parameters
     ----------
@@ -262,7 +252,6 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
         Without a reduced set.
     memory : float, optional
         Bytes that a route may take; by default `MEMORY`.
-    rates : Rates, optional
 
     Returns
     -------
@@ -276,19 +265,138 @@ def choose_route(workload: Workload, *, memory: float | None = None, rates: Rate
     'dual'
     """
     memory = MEMORY if memory is None else memory
-    routes = _routes(workload, rates or Rates())
-    fitting = [route for route in routes if _fits(route, memory)]
-    if not fitting:
-        chosen = min(routes, key=lambda route: route.n_bytes)
-    else:
-        chosen = min(fitting, key=_preference)
-    others = sorted((route for route in routes if route is not chosen), key=lambda route: route.seconds)
-    return RouteMap(workload, chosen, tuple(others), memory)
+    routes = _square_routes(workload)
+    fitting = [route for route in routes if route.n_bytes <= memory]
+    if workload.in_features:
+        iterations = _iterations(workload)
+        routes.append(iterations)
+        square = fitting[0].seconds if fitting else math.inf
+        if square > LONG_MATRIX and iterations.seconds < square / 3 and iterations.n_bytes <= memory:
+            fitting = [iterations]
+    chosen = fitting[0] if fitting else min(routes, key=lambda route: route.n_bytes)
+    return RouteMap(workload, chosen, tuple(route for route in routes if route is not chosen), memory)
 
 
-def _preference(route: Route) -> float:
-    """Seconds, with a handicap for iterations; a square matrix that takes hardly any time is preferred to them."""
-    return route.seconds if route.exact else max(HANDICAP * route.seconds, MOMENT)
+@dataclass(frozen=True)
+class Plan:
+    """What `plan` has chosen.
+
+    Attributes
+    ----------
+    solver : {"primal", "dual", "pairs", "cg"}
+        The route, as in the table; with a reduced set "primal" or "cg".
+    found : RouteMap or None
+        The route with its cost and the others, where the rules decided.
+    """
+
+    solver: str
+    found: RouteMap | None = None
+
+
+def plan(workload: Workload, solver: str = "auto", *, spread: Callable[[], float] | None = None) -> Plan:
+    """The route that a workload takes.
+
+    Parameters
+    ----------
+    workload : Workload
+    solver : {"auto", "dual", "primal", "cg"}
+        The solver that was asked for.
+    spread : callable, optional
+        Measures the spread of the spectrum, which determines the number of iterations. It takes a few passes over the
+        data and is called only where it may decide.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        If the solver does not exist or does not suit this kernel, or if only hours of iterations would be left.
+
+    Examples
+    --------
+    >>> plan(Workload("train", 3000, 50)).solver, plan(Workload("train", 3000, 50), "dual").solver
+    ('primal', 'dual')
+    """
+    if workload.on_device or workload.n_basis is not None:
+        square = square_form(workload, solver)
+        return Plan("cg" if not workload.on_device and _must_iterate(workload, solver) else square)
+    check_solver_options(solver, linear=workload.linear, reduced=False)
+    if solver == "dual" and workload.pair_space and 0 < workload.n_pairs <= workload.n_rows:
+        return Plan("pairs")  # the smaller of the two kernel matrices
+    if solver != "auto":
+        return Plan(_asked_for(workload, solver))
+    found = choose_route(workload)
+    may_decide = found.chosen.solver == "cg" or found.chosen.seconds > LONG_MATRIX
+    if spread is not None and workload.in_features and may_decide:
+        found = choose_route(replace(workload, spread=spread()))
+    _refuse_if_hopeless(found)
+    return Plan(found.chosen.solver, found)
+
+
+def square_form(workload: Workload, solver: str = "auto") -> str:
+    """Which of the square matrices is taken where there is nothing else to choose: "primal" or "dual"."""
+    reduced = workload.n_basis is not None
+    check_solver_options(solver, linear=workload.linear, reduced=reduced)
+    return "primal" if reduced else _asked_for(workload, solver)
+
+
+def _asked_for(workload: Workload, solver: str) -> str:
+    return solver if workload.linear and solver != "auto" else workload.smaller_square
+
+
+def _must_iterate(workload: Workload, solver: str) -> bool:
+    """With a reduced set: K_MR fits, or its Gram matrix is summed in blocks, or the problem is solved by iterations."""
+    assert workload.n_basis is not None
+    in_blocks = workload.closed_half and workload.n_basis <= BASIS_LIMIT
+    return solver == "cg" or (solver == "auto" and not workload.block_fits and not in_blocks)
+
+
+def check_solver_options(
+    requested: Any, *, linear: bool, reduced: bool, tol: Any = None, max_iter: Any = None
+) -> None:
+    """Refuse a solver that does not suit this kernel, and options that it would ignore; cheap, to be called first.
+
+    Parameters
+    ----------
+    requested, linear, reduced
+        The solver that was asked for, whether the kernel is the linear one, and whether there are basis vectors.
+    tol, max_iter : optional
+        Of conjugate gradients; refused for any other solver that was asked for by name.
+    """
+    if requested not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))}: found {requested!r}.")
+    if reduced and requested == "dual":
+        raise ValueError(
+            "solver='dual' does not take a reduced set: with n_basis the problem is solved in primal form. "
+            "Use solver='auto', 'primal' or 'cg', or n_basis=None."
+        )
+    if not linear and not reduced and requested == "primal":
+        raise ValueError(
+            "solver='primal' with a non-linear kernel needs a reduced set: pass n_basis, or use solver='dual'."
+        )
+    if not linear and not reduced and requested == "cg":
+        raise ValueError(
+            "solver='cg' is for the linear kernel, or for a reduced set: use solver='dual', or n_basis=... for "
+            "large data."
+        )
+    if requested in ("dual", "primal") and (tol is not None or max_iter is not None):
+        raise ValueError(
+            f"tol and max_iter belong to solver='cg' and would be ignored by solver={requested!r}: leave them out."
+        )
+    if tol is not None and (not _is_number(tol, Real) or not 0 < float(tol) < 1):
+        raise ValueError(
+            f"tol is a relative residual, between 0 and 1: found {tol!r}. Leave it out for 1e-8."
+        )
+    if max_iter is not None and (not _is_number(max_iter, Integral) or int(max_iter) < 1):
+        raise ValueError(
+            f"max_iter must be a positive int: found {max_iter!r}. Leave it out for the default."
+        )
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def explain(
@@ -302,7 +410,7 @@ def explain(
     n_pairs=None,
     memory=None,
 ) -> Explanation:
-    """Print which route would be taken for which purpose, and its expected time.
+    """Print which route would be taken for which purpose, with a rough time and the memory that it needs.
 
     Parameters
     ----------
@@ -365,22 +473,6 @@ def explain(
     return Explanation(maps)
 
 
-def describe(workload: Workload) -> str:
-    """What is asked for, in words."""
-    alphas = f" × {workload.n_alphas} alphas" if workload.n_alphas > 1 else ""
-    what = {
-        "train": "training",
-        "path": "path",
-        "folds": f"{workload.n_folds} folds",
-        "queries": f"{workload.n_folds} sets of rows held out one by one",
-        "pairs": "every pair of rows held out",
-        "preferences": f"{workload.n_pairs} preferences held out in {workload.n_folds} sets",
-    }[workload.purpose]
-    kind = "dense" if workload.n_stored is None else f"sparse, {workload.n_stored} values"
-    columns = "" if workload.n_features is None else f" × {workload.n_features}"
-    return f"{what}{alphas}, {workload.n_rows}{columns} ({kind})"
-
-
 def in_words(seconds: float) -> str:
     """A time in ordinary words.
 
@@ -407,7 +499,7 @@ def warn_if_long(found: RouteMap) -> None:
         return
     advice = "; ".join(f"{name} {in_words(seconds)}" for name, seconds in alternatives(found))
     warnings.warn(
-        f"{describe(found.workload)} is expected to take {in_words(found.chosen.seconds)} "
+        f"{found.workload} is expected to take {in_words(found.chosen.seconds)} "
         f"({found.chosen.solver}, {found.chosen.matrix})." + (f" Less: {advice}." if advice else ""),
         UserWarning,
         stacklevel=callers_level(),
@@ -426,138 +518,105 @@ def callers_level() -> int:
 
 def alternatives(found: RouteMap) -> list[tuple[str, float]]:
     """What a caller may ask for instead, with its expected seconds; only what is faster."""
-    workload, rates = found.workload, Rates()
+    workload = found.workload
     options: list[tuple[str, float]] = []
-    if workload.purpose in ("queries", "preferences") or workload.n_folds > 5:
-        fewer = replace(workload, purpose="folds", n_folds=5, largest_fold=0)
-        if workload.purpose == "preferences":
-            fewer = replace(workload, n_folds=5, largest_fold=0)
+    if workload.n_sets > 5:
+        purpose = "preferences" if workload.purpose == "preferences" else "folds"
+        fewer = replace(workload, purpose=purpose, n_folds=5)
         options.append(("cv=5", choose_route(fewer, memory=found.memory).chosen.seconds))
     r = 1000
     if workload.n_features is not None and workload.n_rows > 2 * r:
-        seconds = _eigen(r, rates) + 3 * workload.n_rows * r**2 / (rates.product * PROCESSORS)
-        options.append((f"n_basis={r}", seconds + workload.stored * r / rates.values))
+        seconds = (_spectrum(r) + 3 * workload.n_rows * r**2 + workload.reading * r) / RATE
+        options.append((f"n_basis={r}", seconds))
     if found.chosen.solver == "cg":
         looser = replace(workload, tol=100 * _tolerance(workload))
-        options.append((f"tol={looser.tol:.0e}", _iterations_route(looser, rates).seconds))
+        options.append((f"tol={looser.tol:.0e}", _iterations(looser).seconds))
     return [(name, seconds) for name, seconds in options if seconds < 0.7 * found.chosen.seconds]
 
 
-def refuse_if_hopeless(found: RouteMap) -> None:
-    """Refuse hours of iterations for single queries, rows or pairs.
-
-    Raises
-    ------
-    ValueError
-        With what to ask for instead.
-    """
-    if found.chosen.solver != "cg" or found.chosen.seconds <= REFUSED:
-        return
-    if found.workload.purpose != "pairs" and found.workload.n_folds <= FEW_SETS:
+def _refuse_if_hopeless(found: RouteMap) -> None:
+    """Rule 6, with what to ask for instead."""
+    if found.chosen.solver != "cg" or found.chosen.seconds <= REFUSED or found.workload.n_sets <= FEW_SETS:
         return
     advice = [f"{name} ({in_words(seconds)})" for name, seconds in alternatives(found)]
     squares = [f"{other.matrix} needs {other.n_bytes / 1e9:.0f} GB" for other in found.others if other.exact]
     raise ValueError(
-        f"{describe(found.workload)} would have to be refitted by iterations, "
+        f"{found.workload} would have to be refitted by iterations, "
         f"{in_words(found.chosen.seconds)}: exact algebra needs a square matrix, and {', '.join(squares)}. "
         f"Use {' or '.join(advice) or 'cv=5'}; solver='cg' iterates all the same."
     )
 
 
-# The cost of each route.
+# What each route costs.
 
 
-def _routes(workload: Workload, rates: Rates) -> list[Route]:
-    if workload.purpose == "preferences" or workload.n_pairs:
-        routes = [_pair_route(workload, rates), _dual_route(workload, rates)]
-        if not workload.pair_space:
-            routes = routes[1:]
-        elif workload.purpose == "train":  # the smaller of the two square kernel matrices
-            routes = routes[:1] if workload.n_pairs <= workload.n_rows else routes[1:]
-        if workload.linear and workload.n_features is not None:
-            routes += [_primal_route(workload, rates), _iterations_route(workload, rates)]
-        return routes
-    if not workload.linear or workload.n_features is None:
-        return [_dual_route(workload, rates)]
-    square = _primal_route if workload.smaller_square == "primal" else _dual_route
-    return [square(workload, rates), _iterations_route(workload, rates)]
+def _square_routes(workload: Workload) -> list[Route]:
+    """The exact routes, the smallest matrix first."""
+    m, n, n_pairs = workload.n_rows, workload.n_features, workload.n_pairs
+    smaller = _primal(workload) if workload.smaller_square == "primal" else _dual(workload)
+    if not n_pairs:
+        return [smaller]
+    held_out = workload.purpose == "preferences"
+    sided = (
+        [(m, _dual(workload)), (n, _primal(workload))]
+        if workload.in_features and held_out
+        else [(m, smaller)]
+    )
+    if workload.pair_space and (held_out or smaller.solver == "dual"):
+        sided.insert(0, (n_pairs, _pairs(workload)))
+    return [route for _, route in sorted(sided, key=lambda one: one[0])]  # type: ignore[arg-type, return-value]
 
 
-def _fits(route: Route, memory: float) -> bool:
-    return route.n_bytes <= memory
-
-
-def _dual_route(workload: Workload, rates: Rates) -> Route:
+def _dual(workload: Workload) -> Route:
     m = workload.n_rows
-    seconds = _kernel_seconds(workload, rates)
+    several = workload.n_alphas > 1 or workload.purpose == "path"
     if not workload.closed_half:  # K = F Fᵀ, then Fᵀ L F and its factorisation
-        seconds += _cholesky(m, rates)
-        if workload.holds_out:
-            seconds += _eigen(m, rates) + _fold_seconds(workload, m, rates)
-        else:
-            seconds += m**3 / (rates.product * PROCESSORS) + _cholesky(m, rates)
-        return Route("dual", f"kernel matrix {m} × {m}", seconds, 3 * 8.0 * m**2)
-    seconds += _square_seconds(workload, m, rates)
-    n_matrices = 1.25 if workload.n_alphas > 1 or workload.purpose in ("train", "path") else 3.0
-    if workload.purpose == "pairs":
-        n_matrices = 3.25
-    return Route("dual", f"kernel matrix {m} × {m}", seconds, n_matrices * 8.0 * m**2)
-
-
-def _pair_route(workload: Workload, rates: Rates) -> Route:
-    pairs, m = workload.n_pairs, workload.n_rows
-    n_bytes = 2 * 8.0 * pairs**2
-    if workload.linear and workload.n_features is not None:
-        # A difference has the stored values of two rows.
-        doubled = replace(
-            workload,
-            n_rows=pairs,
-            n_stored=None if workload.n_stored is None else 2 * pairs * workload.n_stored // max(1, m),
-            row_products=4 * (pairs / max(1, m)) ** 2 * workload.row_products,
-        )
-        seconds = _kernel_seconds(doubled, rates)
-        n_bytes += 0 if workload.n_stored is not None else 8.0 * pairs * workload.n_features
+        operations, n_matrices = 2 * m**3 + _factorisation(workload, m, several=True), 3.0
     else:
-        seconds = _kernel_seconds(workload, rates) + 3 * pairs * (pairs + m) / rates.numbers
-        n_bytes += 8.0 * m * (m + pairs)
-    seconds += _square_seconds(workload, pairs, rates)
-    return Route("pairs", f"kernel of differences {pairs} × {pairs}", seconds, n_bytes)
+        operations = _factorisation(workload, m, several=several)
+        n_matrices = 1.25 if several or workload.purpose == "train" else 3.0
+        n_matrices = 3.25 if workload.purpose == "pairs" else n_matrices
+    operations += _kernel(workload) + _hold_outs(workload, m)
+    return Route("dual", f"kernel matrix {m} × {m}", operations / RATE, n_matrices * 8.0 * m**2)
 
 
-def _primal_route(workload: Workload, rates: Rates) -> Route:
+def _pairs(workload: Workload) -> Route:
+    n_pairs, m = workload.n_pairs, workload.n_rows
+    beside = 0.0 if workload.n_stored is not None else 8.0 * n_pairs * (workload.n_features or 0)
+    if not workload.in_features:
+        beside = 8.0 * m * (m + n_pairs)
+    operations = _kernel(workload) * max(1.0, (n_pairs / max(1, m)) ** 2)
+    operations += _factorisation(workload, n_pairs, several=workload.n_alphas > 1) + _hold_outs(
+        workload, n_pairs
+    )
+    matrix = f"kernel of differences {n_pairs} × {n_pairs}"
+    return Route("pairs", matrix, operations / RATE, 2 * 8.0 * n_pairs**2 + beside)
+
+
+def _primal(workload: Workload) -> Route:
     m, n = workload.n_rows, workload.n_features
     assert n is not None
-    if workload.n_stored is None:
-        seconds = m * n**2 / (rates.product * PROCESSORS)
-    else:
-        seconds = _products(workload, workload.column_products, n) / rates.sparse_products
-    matrix = f"features {n} × {n}"
-    if workload.purpose == "train":
-        return Route("primal", matrix, seconds + _cholesky(n, rates), 2 * 8.0 * n**2)
-    seconds += _eigen(n, rates)
-    if workload.purpose == "path":
-        return Route("primal", matrix, seconds, 3 * 8.0 * n**2)
-    rotation = (
-        2 * m * n**2 / (rates.product * PROCESSORS)
-        if workload.n_stored is None
-        else workload.stored * n / rates.values
-    )
-    seconds += rotation + _fold_seconds(workload, n, rates)
-    return Route("primal", matrix, seconds, 3 * 8.0 * n**2 + 2 * 8.0 * m * n)
+    operations = m * n**2 if workload.n_stored is None else _SPARSE * workload.n_stored**2 / max(1, m)
+    n_bytes = 2 * 8.0 * n**2
+    if workload.purpose != "train":
+        n_bytes += 8.0 * n**2
+    if workload.n_sets:
+        operations += 2 * m * n**2 if workload.n_stored is None else workload.reading * n
+        n_bytes += 2 * 8.0 * m * n
+    operations += _factorisation(workload, n, several=True) + _hold_outs(workload, n)
+    return Route("primal", f"features {n} × {n}", operations / RATE, n_bytes)
 
 
-def _iterations_route(workload: Workload, rates: Rates) -> Route:
+def _iterations(workload: Workload) -> Route:
     m, n = workload.n_rows, workload.n_features
     assert n is not None
     passes = expected_iterations(workload.spread, _tolerance(workload), min(m, n))
-    speed = rates.values if workload.n_stored is not None else rates.product / 8
-    one = rates.call + 2 * workload.stored / speed + 6 * (m + n) / rates.numbers
-    if workload.purpose in ("train", "path"):
-        return Route("cg", f"about {passes} iterations", one * passes, 8 * 8.0 * (m + n), exact=False)
-    n_folds = _n_folds(workload)
-    # The alphas share the products; larger ones converge after fewer iterations.
-    along = 0.5 * workload.n_alphas * workload.fold_rows / rates.numbers
-    seconds = n_folds * passes * (one + along) / PROCESSORS
+    one = 2 * workload.reading + 50 * (m + n)
+    if not workload.n_sets:
+        seconds = passes * one / RATE
+        return Route("cg", f"about {passes} iterations", seconds, 8 * 8.0 * (m + n), exact=False)
+    # The alphas share the products, and processors the folds.
+    seconds = workload.n_sets * passes * one / (2 * RATE)
     n_bytes = 12.0 * workload.stored + 8.0 * (2 * workload.n_alphas + 4) * m + 8 * 8.0 * n
     return Route("cg", f"about {passes} iterations for a fold", seconds, n_bytes, exact=False)
 
@@ -570,85 +629,39 @@ def expected_iterations(spread: float, tol: float, size: int) -> int:
     return int(min(max(bound, 10.0), 3.0 * size))
 
 
-def _n_folds(workload: Workload) -> float:
-    if workload.purpose == "pairs":
-        return workload.n_rows * (workload.n_rows - 1) / 2
-    return workload.n_folds
-
-
 def _tolerance(workload: Workload) -> float:
     if workload.tol is not None:
         return workload.tol
-    return HELD_OUT_TOLERANCE if workload.holds_out else TRAINING_TOLERANCE
+    return HELD_OUT_TOLERANCE if workload.n_sets else TRAINING_TOLERANCE
 
 
-def _kernel_seconds(workload: Workload, rates: Rates) -> float:
+def _kernel(workload: Workload) -> float:
+    """Operations of a kernel matrix."""
     m, n = workload.n_rows, workload.n_features
     if n is None:
-        return 1e-6 * m**2  # a function of two objects
-    if workload.n_stored is None:
-        return m**2 * n / (rates.product * PROCESSORS) + m**2 / rates.numbers
-    return _products(workload, workload.row_products, m) / rates.sparse_products + m**2 / rates.numbers
+        return 3e4 * m**2  # a function of two objects
+    dense = workload.n_stored is None
+    return 30 * m**2 + (m**2 * n if dense else _SPARSE * workload.n_stored**2 / max(1, n))  # type: ignore[operator]
 
 
-def _products(workload: Workload, known: float, side: int) -> float:
-    """Products of stored values, assuming an even spread where nothing is known."""
-    if known > 0:
-        return known
-    other = workload.n_features if side == workload.n_rows else workload.n_rows
-    return workload.stored**2 / max(1, other or 1)
-
-
-def _square_seconds(workload: Workload, size: int, rates: Rates) -> float:
-    """What is done with a kernel matrix."""
+def _factorisation(workload: Workload, size: int, *, several: bool) -> float:
+    """Cholesky for a training; an inverse for a hold-out at one alpha; a spectrum for several."""
     if workload.purpose == "train":
-        return _cholesky(size, rates)
-    if workload.n_alphas == 1 and workload.purpose != "path":
-        return _inverse(size, rates) + _folds_of_inverse(workload, size, rates)
-    seconds = _tridiagonal(size, rates)
-    return seconds + (_fold_seconds(workload, size, rates) if workload.holds_out else 0.0)
+        return size**3 / 3
+    return _spectrum(size) if several else size**3
 
 
-def _folds_of_inverse(workload: Workload, size: int, rates: Rates) -> float:
-    if workload.purpose == "pairs":
-        return size**2 / (rates.numbers * PROCESSORS)
-    h = workload.fold_rows
-    if h == 1:  # all at once
-        return workload.n_folds / rates.numbers
-    return workload.n_folds * (rates.call + h**3 / (rates.product * PROCESSORS))
+def _spectrum(size: int) -> float:
+    """Half of the work is bound by memory."""
+    return 4.0 * size**3
 
 
-def _fold_seconds(workload: Workload, width: int, rates: Rates) -> float:
+def _hold_outs(workload: Workload, width: int) -> float:
     """All folds at all alphas: their columns of a resolvent of this width, and their small systems."""
-    product = rates.product * PROCESSORS
+    if not workload.n_sets:
+        return 0.0
     if workload.purpose == "pairs":
-        one = workload.n_rows**2 * (width / product + 1 / (rates.numbers * PROCESSORS))
-        return workload.n_alphas * one
-    h = min(max(workload.fold_rows, workload.largest_fold), float(width))
-    if h == 1:
-        return workload.n_alphas * workload.n_folds * width / (rates.numbers * PROCESSORS)
-    one = rates.call + 2 * width * h / (rates.numbers * PROCESSORS) + (2 * width * h**2 + h**3) / product
-    return workload.n_alphas * workload.n_folds * one
-
-
-def _cholesky(size: float, rates: Rates) -> float:
-    return size**3 / 3 / (rates.cholesky * PROCESSORS)
-
-
-def _inverse(size: float, rates: Rates) -> float:
-    return size**3 / (rates.inverse * PROCESSORS)
-
-
-# Half of the work of these two is products that all processors share, the other half is bound by memory.
-
-
-def _tridiagonal(size: float, rates: Rates) -> float:
-    return size**3 / rates.tridiagonal * _half_shared()
-
-
-def _eigen(size: float, rates: Rates) -> float:
-    return size**3 / rates.eigen * _half_shared()
-
-
-def _half_shared() -> float:
-    return 0.5 + 0.5 / PROCESSORS
+        return workload.n_alphas * workload.n_rows**2 * width
+    whole = workload.n_pairs or workload.n_rows
+    h = min(max(1.0, whole / workload.n_folds), float(width))
+    return workload.n_alphas * workload.n_folds * (1e6 + width * h * (2 * h + 20) if h > 1 else 20.0 * width)

@@ -17,11 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Comparisons
-from ..numerics.threads import over_ranges
 
 Form = Callable[["RowBlock"], Any]
-# Entries whose centring is worth a thread.
-_LEAST_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -38,12 +35,6 @@ class Segments:
 
     lengths: np.ndarray
     cut: list[tuple[int, int]]
-
-    @property
-    def equal_length(self) -> int:
-        """The common length of the groups, or 0."""
-        first = int(self.lengths[0])
-        return first if bool((self.lengths == first).all()) else 0
 
 
 @dataclass(frozen=True)
@@ -172,18 +163,6 @@ class HalfBlocks:
         outer = self._outer[power][rows][:, None]
         queries = block.levels[0]
         if not self._with_ties:
-            n = queries.equal_length
-            if n and not queries.cut:
-                cube = self._xp.reshape(V, (-1, n, V.shape[1]))
-                scale = self._xp.reshape(outer, (-1, n, 1))
-                if isinstance(cube, np.ndarray):
-                    over_ranges(
-                        _centre_cube, cube.shape[0], cube, scale, least=1 + _LEAST_ENTRIES // cube[0].size
-                    )
-                else:
-                    cube -= self._xp.mean(cube, axis=1, keepdims=True)
-                    cube *= scale
-                return self._xp.reshape(cube, V.shape)
             V -= self._row_means(V, queries, 0)
             V *= outer
             return V
@@ -248,10 +227,3 @@ def _last_boundary(start: int, stop: int, n_rows: int, levels: list[np.ndarray])
         if last > start:
             return last
     return stop
-
-
-def _centre_cube(cube: np.ndarray, scale: np.ndarray, first: int, last: int) -> None:
-    """Queries of equal length, from first to last: centred and scaled in their memory."""
-    some = cube[first:last]
-    some -= np.mean(some, axis=1, keepdims=True)
-    some *= scale[first:last]

@@ -6,7 +6,7 @@ the eigendecomposition (which begins with it) and works in the memory of B, wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import scipy.linalg as la
@@ -67,23 +67,18 @@ class TridiagonalForm:
                 return Substitution(pivots, multipliers)
         return self._inverse_by_spectrum(alpha)
 
-    def half_inverse(self, alpha: float, means: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """W with (B + λ I)⁻¹ = Wᵀ W, shape (n, n), C-contiguous, and the diagonal of the inverse.
-
-        None where the inverse is available only through the spectrum.
-
-        With T + λ I = L D Lᵀ it is D^(-1/2) L⁻¹ Qᵀ. ``means`` are subtracted from the rows of Qᵀ: those of its rows
-        centre W.
-        """
-        inverse = self.inverse(alpha)
-        return inverse.half(self.transposed, means) if isinstance(inverse, Substitution) else None
-
     def explicit_inverse(self, alpha: float) -> np.ndarray:
-        """(B + λ I)⁻¹ as a full symmetric matrix in Fortran order. n³ operations, two n × n arrays."""
-        half = self.half_inverse(alpha, np.zeros(self._diagonal.shape[0]))
-        if half is None:
-            return np.asfortranarray(self.transposed.T @ self.inverse(alpha)(self.transposed))
-        return product_with_itself(half[0])
+        """(B + λ I)⁻¹ as a full symmetric matrix in Fortran order. n³ operations, two n × n arrays.
+
+        With T + λ I = L D Lᵀ it is Wᵀ W for W = D^(-1/2) L⁻¹ Qᵀ.
+        """
+        from ._loops import half_of_inverse
+
+        inverse, n = self.inverse(alpha), self.transposed.shape[0]
+        if not isinstance(inverse, Substitution):
+            return np.asfortranarray(self.transposed.T @ inverse(self.transposed))
+        W = half_of_inverse(inverse.pivots, inverse.multipliers, self.transposed)
+        return mirror_lower(add_gram(np.zeros((n, n), order="F"), W, W))
 
     def inverse_diagonal(self, alpha: float) -> np.ndarray:
         """The diagonal of (B + λ I)⁻¹, shape (n,); O(n²)."""
@@ -114,24 +109,3 @@ class Substitution:
         from ._loops import solve_tridiagonal
 
         return solve_tridiagonal(self.pivots, self.multipliers, np.ascontiguousarray(V))
-
-    def half(self, V: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """D^(-1/2) L⁻¹ (V - means), and the sum of squares of each column."""
-        from ._loops import half_of_resolvent
-
-        return half_of_resolvent(self.pivots, self.multipliers, V, means)
-
-
-def blocks_at(substitutions: Sequence[Substitution], V: np.ndarray) -> np.ndarray:
-    """Vᵀ (T + λ I)⁻¹ V at every λ, shape (a, k, k), for V of shape (n, k)."""
-    from ._loops import blocks_of_inverses
-
-    pivots = np.stack([one.pivots for one in substitutions])
-    multipliers = np.stack([one.multipliers for one in substitutions])
-    return blocks_of_inverses(pivots, multipliers, np.ascontiguousarray(V))
-
-
-def product_with_itself(W: np.ndarray) -> np.ndarray:
-    """Wᵀ W of a C-contiguous W as a full symmetric matrix in Fortran order: half of the work of a product."""
-    n = W.shape[1]
-    return mirror_lower(add_gram(np.zeros((n, n), dtype=W.dtype, order="F"), W, W))

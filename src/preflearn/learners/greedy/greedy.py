@@ -15,7 +15,7 @@ from ...comparisons import encode_queries
 from ...comparisons.inputs import read_alpha
 from ...model_selection._choice import compared_within, read_scoring, without_rounding
 from ...model_selection._folds import Folds, read_folds
-from ...model_selection._problem import LearningProblem
+from ...model_selection._problem import Problem
 from ...numerics.namespace import refuse_repeated_columns
 from ...numerics.onnx_graph import Graph, Value
 from ...numerics.threads import blas_at_rest
@@ -118,7 +118,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
                 "Greedy selection works on dense columns: found a sparse matrix. Pass X.toarray()."
             )
         n_select = self._read_number(X.shape[1])
-        problem = LearningProblem.read(model, X, y, qid)
+        problem = Problem.read(clone(model), X, y, qid)
         if not problem.single:
             raise ValueError("GreedySelector selects for one output: y has several columns.")
         folds = self._read_folds(X, y, qid)
@@ -255,8 +255,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 class _Search:
     """The rounds with the measure that decides."""
 
-    def __init__(self, problem: LearningProblem, folds: Folds, alpha: float, scoring: Any, qid: Any) -> None:
-        task = problem.tasks()[0]
+    def __init__(self, problem: Problem, folds: Folds, alpha: float, scoring: Any, qid: Any) -> None:
+        task = problem.tasks[0]
         self._y = problem.scores[:, 0]
         self._half_inverse = None
         X, target = problem.X, self._y
@@ -284,7 +284,7 @@ class _Search:
             )
 
     @staticmethod
-    def _refuse_parts_of_queries(problem: LearningProblem, folds: Folds) -> None:
+    def _refuse_parts_of_queries(problem: Problem, folds: Folds) -> None:
         queries = problem.queries
         for number, rows in enumerate(folds.tests):
             touched = np.unique(queries.codes[rows])

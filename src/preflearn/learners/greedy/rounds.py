@@ -10,12 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...numerics.memory import require_memory
-from ...numerics.threads import n_threads, over_ranges, transposed_product_in_threads
-
-# Promising candidates whose products with X are computed together.
-_AHEAD = 16
-# Where less than this share of a feature is left in addition to the chosen ones, its products are computed afresh.
-_LEAST_LEFT = 1e-3
+from ...numerics.threads import n_threads, transposed_product_in_threads
 
 
 class Rounds:
@@ -43,18 +38,13 @@ class Rounds:
         self._vectors = np.ones((1, m)) if intercept else np.empty((0, m))
         self._shares = self._means[None] / alpha if intercept else np.empty((0, n))
         self._t = transposed_product_in_threads(X, self.a)
-        self._known_products: dict[int, np.ndarray] = {}
-        self._chosen_products: list[np.ndarray] = []
         self._form = (_SingleRows if len(folds) == m else _SeveralRows)(self, folds, alpha, intercept)
         self._s = self._form.squares / alpha
-        self._at_first = self._s.copy()
-        self._errors = np.zeros(n)
 
     def errors(self) -> np.ndarray:
         """Held-out squared error of every feature as the next one, shape (n,)."""
         scale = 1.0 / (1.0 + self._s)
-        self._errors = self._form.errors(self, self._t * scale, scale)
-        return self._errors
+        return self._form.errors(self, self._t * scale, scale)
 
     def residuals(self) -> np.ndarray:
         """Held-out residuals of every feature as the next one, shape (m, n)."""
@@ -73,7 +63,7 @@ class Rounds:
         c = self.X[:, feature] / self._alpha - self._shares[:, feature] @ self._vectors
         size = 1.0 + float(self._s[feature])
         step = float(self._t[feature]) / size
-        products = self._products(feature, c)
+        products = transposed_product_in_threads(self.X, c)
         self._form.before(self, c, size)
         self.a = self.a - c * step
         self._s = np.maximum(self._s - products * products / size, 0.0)
@@ -81,32 +71,6 @@ class Rounds:
         self._vectors = np.vstack([self._vectors, c])
         self._shares = np.vstack([self._shares, products / size])
         self._form.after(self, c, size)
-
-    def _products(self, feature: int, c: np.ndarray) -> np.ndarray:
-        """Xᵀ c of the feature: from products of X with its own column, made for several candidates at once."""
-        if self._s[feature] < _LEAST_LEFT * self._at_first[feature]:
-            products = transposed_product_in_threads(self.X, c)
-        else:
-            if feature not in self._known_products:
-                self._look_ahead(feature)
-            products = self._known_products.pop(feature) / self._alpha
-            first = self._shares.shape[0] - len(self._chosen_products)  # the constant has none
-            for earlier, share in zip(self._chosen_products, self._shares[first:, feature], strict=True):
-                products -= share * earlier
-        self._chosen_products.append(products)
-        return products
-
-    def _look_ahead(self, feature: int) -> None:
-        """Products of X with the column of a feature, and of those that come next."""
-        ahead = np.argpartition(self._errors, min(_AHEAD, self._errors.shape[0]) - 1)[: _AHEAD - 1]
-        columns = [feature, *(k for k in ahead.tolist() if k != feature and k not in self._known_products)]
-        taken = self.X[:, columns] - self._means[columns]
-        parts = over_ranges(
-            lambda first, last: np.dot(taken[first:last].T, self.X[first:last]),
-            self.X.shape[0],
-            least=1 + (1 << 16) // self.X.shape[1],
-        )
-        self._known_products.update(zip(columns, np.sum(parts, axis=0), strict=True))
 
 
 class _SingleRows:

@@ -85,3 +85,11 @@ class DeviceBasis:
         xp = self.home.xp
         values = xp.linalg.eigvalsh(self.K)
         return bool(float(values[0]) > LOST_IN_ROUNDING * self.home.eps * float(values[-1]))
+
+
+def expand_on_device(X: Any, kernel: Kernel, basis: Any, coef: Any) -> Any:
+    """k(X, basis) β, in blocks of rows."""
+    home = Home.of(X)
+    blocks = KernelBlocks(kernel, basis, home.xp)
+    parts = [blocks(X[rows, :]) @ coef for rows in home.steps(X.shape[0], basis.shape[0])]
+    return parts[0] if len(parts) == 1 else home.xp.concat(parts, axis=0)

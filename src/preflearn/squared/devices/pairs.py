@@ -18,7 +18,7 @@ from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...numerics.namespace import Home, as_host
 from ..centred_kernel import centre_both_sides
-from ..holdout.pair import order_columns, pair_scale, solve_pairs
+from ..holdout.pair import order_columns, pair_predictions, pair_scale, solve_pairs
 from .holdout import FeatureDeviceHoldOut, explicit_inverse, require_device_memory
 from .kernels import refuse_unless_served
 from .squared_loss import apply_half, centred_kernel, half_blocks
@@ -101,13 +101,11 @@ class DevicePairSystem:
         def of(values: Any, rows: Any) -> Any:
             return xp.take(values, rows, axis=0)
 
-        R_ij, R_ii, R_jj = self.R_entries(i, j), of(self.diagonal, i), of(self.diagonal, j)
-        v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, of(self.x, i), of(self.x, j), xp)
-        level = self.mean_f + of(self.mean_response, i) * v_i + of(self.mean_response, j) * v_j
-        spread = self.share * (v_i + v_j)
-        f_i = level + (of(self.t, i) + v_i - spread) / self.kappa
-        f_j = level + (of(self.t, j) + v_j - spread) / self.kappa
-        return xp.stack([f_i, f_j, level], axis=1)
+        ends = [
+            [of(values, rows) for values in (self.diagonal, self.x, self.t, self.mean_response)]
+            for rows in (i, j)
+        ]
+        return pair_predictions(self.R_entries(i, j), ends, self.mean_f, self.kappa, self.share, xp)
 
 
 def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -> DevicePairSystem:

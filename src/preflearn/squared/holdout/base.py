@@ -50,6 +50,11 @@ class HoldOut(ABC):
 
     comparisons: Comparisons
     intercept: bool
+    # Whether predictions are exact up to a tolerance only, and nothing is kept from one to the next.
+    iterates = False
+
+    def warn_unless_converged(self) -> None:  # noqa: B027
+        """Warn where iterations ran out before the tolerance was reached."""
 
     @abstractmethod
     def predict(
@@ -86,8 +91,6 @@ class HoldOut(ABC):
         return self.largest_eigenvalue
 
 
-# Multiplications that take as long as Python's own work for a fold.
-_WORK_BESIDE_PYTHON = 1 << 20
 # Matrices of up to this many entries are worked on by one thread each.
 _SMALL_MATRIX = 1 << 20
 
@@ -97,7 +100,6 @@ def each_fold(
     sizes: Sequence[int],
     width: int,
     on_fold: OnFold,
-    n_alphas: int = 1,
 ) -> list[np.ndarray]:
     """The predictions of every fold; small folds are shared out among threads.
 
@@ -109,8 +111,6 @@ def each_fold(
         Rows of each fold.
     width : int
         Columns of the arrays that are read for a fold.
-    n_alphas : int
-        For which every fold is solved.
     """
     from ...numerics.threads import with_small_matrices
 
@@ -123,9 +123,7 @@ def each_fold(
         return found
 
     if len(sizes) > 1 and max(sizes) * width <= _SMALL_MATRIX:
-        # The interpreter handles one fold at a time: more threads than the matrices keep busy only get in its way.
-        work = n_alphas * float(np.mean(sizes)) ** 2 * (2 * width + float(np.mean(sizes)))
-        return with_small_matrices(one, len(sizes), 1 + int(work / _WORK_BESIDE_PYTHON))
+        return with_small_matrices(one, len(sizes))
     return [one(number) for number in range(len(sizes))]
 
 

@@ -24,25 +24,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 
 from ...comparisons import Comparisons, HalfRemoval
-from ...numerics.linalg import inverse_diagonal, inverse_in_place, one_norm, solve_many, solve_positive
-from ...numerics.threads import product_in_threads
+from ...numerics.linalg import inverse_in_place, one_norm, solve_positive
 from ..centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
-from ..tridiagonal import Substitution, TridiagonalForm, blocks_at
+from ..tridiagonal import TridiagonalForm
 from .base import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512
-# Up to this many rows, products with many outputs are shared out among our own threads.
-_SMALL = 2048
-# Blocks of R at several λ that are formed together.
-_BLOCKS_BYTES = 1 << 25
 # From this share of the trace of G on, λ is so large that I - λ R loses precision: G R is formed instead.
 LARGE_ALPHA = 0.25
 
@@ -148,19 +143,6 @@ class DualHoldOut(HoldOut):
         assert self._form is not None
         return self._form.explicit_inverse(alpha)
 
-    def half_resolvent(self, alpha: float) -> tuple[np.ndarray, ...] | None:
-        """W with R = Wᵀ W, the diagonal of R, R t of the first output, and R times the mean kernel.
-
-        Centred for a global ranking; None where R has to be formed in another way.
-        """
-        assert self._form is not None
-        half = self._form.half_inverse(alpha, self._means if self._centred else np.zeros_like(self._means))
-        if half is None:
-            return None
-        at = self._resolvent(alpha * self._unit)
-        response = np.zeros(at.x.shape[0]) if self.mean_kernel is None else at.mean_response_of_all()
-        return *half, at.x[:, 0], response
-
     def explicit_hat(self, alpha: float) -> np.ndarray:
         """The same for G R."""
         assert self._form is not None
@@ -170,10 +152,6 @@ class DualHoldOut(HoldOut):
     def predict(self, folds, alphas, *, on_fold=None) -> list[np.ndarray]:
         singles = len(folds) > 1 and all(fold.shape[0] == 1 for fold in folds)
         without_anchors = singles and self.anchors is None and not self.intercept
-        if without_anchors and self._form is None:
-            found = self._single_targets_by_cholesky(folds, alphas)
-            if found is not None:
-                return found
         removals = [self.comparisons.drop_half(fold) for fold in folds]
         scales = sorted({removal.scale for removal in removals})
         unstable = np.array([not all(self.is_stable(alpha / scale) for scale in scales) for alpha in alphas])
@@ -196,18 +174,15 @@ class DualHoldOut(HoldOut):
         return [predictions[number] for number in range(len(folds))]
 
     def _with_resolvents(self, resolvents, folds, removals, on_fold) -> list[np.ndarray]:
-        if removals[0].centred:
-            one: Callable = self._one_block
-        else:
-            together = _Together.of(resolvents)  # made once, before threads ask for it
-            one = partial(self._blocks, together=together)
+        one = self._one_block if removals[0].centred else self._blocks
+        for at in resolvents:
+            _ = at.f  # made once, before threads ask for it
         sizes = [removal.rows.shape[0] for removal in removals]
         return each_fold(
             lambda k: one(folds[k], removals[k], resolvents),
             sizes,
             self.comparisons.n_rows,
             on_fold,
-            len(resolvents),
         )
 
     def _with_fallback(self, folds, alphas: np.ndarray, unstable: np.ndarray, on_fold) -> list[np.ndarray]:
@@ -264,13 +239,7 @@ class DualHoldOut(HoldOut):
     def _is_large(self, alpha: float) -> bool:
         return alpha > LARGE_ALPHA * self._trace
 
-    def _blocks(
-        self,
-        fold: np.ndarray,
-        removal: HalfRemoval,
-        resolvents: list[_Resolvent],
-        together: _Together | None,
-    ) -> np.ndarray:
+    def _blocks(self, fold: np.ndarray, removal: HalfRemoval, resolvents: list[_Resolvent]) -> np.ndarray:
         """Whole queries, parts of queries, or rows of a plain regression."""
         rows = removal.rows
         local = self.comparisons.take(rows)
@@ -282,14 +251,7 @@ class DualHoldOut(HoldOut):
         t = self._t[rows]
         out = np.empty((len(resolvents), fold.shape[0], t.shape[1]))
         read = resolvents[0].read(rows)
-        single = np.ones(len(resolvents), dtype=bool)
-        if together is not None and removal.columns is None:
-            assert read is not None
-            single[together.places] = False
-            means = None if anchor_of is None else (self._projected_means[names], anchor_of)
-            out[together.places] = together.whole_queries(rows, read, local, means)[:, wanted]
-        for k in np.flatnonzero(single):
-            at = resolvents[k]
+        for k, at in enumerate(resolvents):
             part = at.part(rows, read)
             R = part.block
             if removal.columns is None:
@@ -366,38 +328,12 @@ class DualHoldOut(HoldOut):
             )
         return [everything[:, fold] for fold in folds]
 
-    def _single_targets_by_cholesky(
-        self, folds: Sequence[np.ndarray], alphas: Sequence[float]
-    ) -> list[np.ndarray] | None:
-        """The same without an inverse; None where R has been formed already, or might not be precise enough."""
-        everything = np.empty((len(alphas), *self._t.shape))
-        for k, alpha in enumerate(alphas):
-            at = alpha / self._unit
-            if at in self._inverses or self._is_large(at):
-                return None
-            system = np.array(self._G.T, order="F")
-            np.fill_diagonal(system, np.diagonal(system) + at)
-            size = float(np.trace(system))
-            try:
-                x, diagonal = inverse_diagonal(system, self._t)
-            except np.linalg.LinAlgError:
-                return None
-            if not size * float(diagonal.sum()) * LEAST_CONDITION <= 1.0:
-                return None
-            everything[k] = self._t - x / diagonal[:, None]
-        return [everything[:, fold] for fold in folds]
-
 
 class _Resolvent:
     """R at one λ: x = R t, the predictions f = K S x, and blocks of R."""
 
     alpha: float
     x: np.ndarray
-
-    @property
-    def substitution(self) -> Substitution | None:
-        """The source of blocks of R where λ is neither too large nor too small for it."""
-        return None
 
     def _finish(self, owner: DualHoldOut) -> None:
         self._owner = owner
@@ -457,73 +393,6 @@ class _Resolvent:
 
 
 @dataclass(frozen=True)
-class _Together:
-    """Those λ at which a fold of whole queries is predicted by a few operations on all of them together.
-
-    Attributes
-    ----------
-    places : ndarray of int of shape (a,)
-        Among all λ.
-    alphas : ndarray of shape (a, 1, 1)
-    inverses : list of Substitution
-    x, f : ndarray of shape (a, m, v)
-    """
-
-    places: np.ndarray
-    alphas: np.ndarray
-    inverses: list[Substitution]
-    x: np.ndarray
-    f: np.ndarray
-
-    @classmethod
-    def of(cls, resolvents: Sequence[_Resolvent]) -> _Together | None:
-        found = [(k, at, at.substitution) for k, at in enumerate(resolvents) if at.substitution is not None]
-        for at in resolvents:
-            _ = at.f
-        if not found:
-            return None
-        places, ats, inverses = zip(*found, strict=True)
-        return cls(
-            np.array(places),
-            np.array([at.alpha for at in ats])[:, None, None],
-            list(inverses),
-            np.stack([at.x for at in ats]),
-            np.stack([at.f for at in ats]),
-        )
-
-    def whole_queries(
-        self,
-        rows: np.ndarray,
-        read: np.ndarray,
-        local: Comparisons,
-        means: tuple[np.ndarray, np.ndarray] | None,
-    ) -> np.ndarray:
-        """Predictions of these rows by a model trained without them, shape (a, h, v).
-
-        ``means`` are the rows of (means of K) S Q of their queries, and the query of each row.
-        """
-        # The means of K next to the rows: their products with R are needed too.
-        V = read if means is None else np.hstack([read, means[0].T])
-        anchor_of = None if means is None else means[1]
-        step = max(1, _BLOCKS_BYTES // (8 * V.shape[1] ** 2))
-        parts = [slice(start, start + step) for start in range(0, len(self.inverses), step)]
-        return np.concatenate([self._some_alphas(part, rows, V, local, anchor_of) for part in parts])
-
-    def _some_alphas(
-        self, part: slice, rows: np.ndarray, V: np.ndarray, local: Comparisons, anchor_of: np.ndarray | None
-    ) -> np.ndarray:
-        h = rows.shape[0]
-        products = blocks_at(self.inverses[part], V)
-        R = products[:, :h, :h]
-        source = -solve_many(R, self.x[part][:, rows])
-        seen = source - self.alphas[part] * (R @ source)
-        columns = np.moveaxis(seen, 0, 1).reshape(h, -1)
-        back = np.moveaxis(local.half_inverse(columns).reshape(h, *seen.shape[::2]), 1, 0)
-        f = self.f[part][:, rows] + back
-        return f if anchor_of is None else f + (products[:, h:, :h] @ source)[:, anchor_of]
-
-
-@dataclass(frozen=True)
 class _Part:
     """What a fold needs of R: its block, and rows of (means of K) S R on the columns of the fold.
 
@@ -548,10 +417,6 @@ class _TridiagonalResolvent(_Resolvent):
             owner._projected_means,
         )
         self._finish(owner)
-
-    @property
-    def substitution(self):
-        return self._inverse if isinstance(self._inverse, Substitution) and not self.large else None
 
     def read(self, rows, *, centred=False):
         Qt = np.take(self._Qt, rows, axis=1)
@@ -602,8 +467,7 @@ class _ExplicitResolvent(_Resolvent):
         self.alpha = alpha
         self._R = owner._inverse_at(alpha)
         self._means = self._R.mean(axis=0)
-        m, v = owner._t.shape
-        self.x = product_in_threads(self._R, owner._t) if v > 1 and m <= _SMALL else self._R @ owner._t
+        self.x = self._R @ owner._t
         self._projected_means = np.empty((0, 0)) if owner._half_means is None else owner._half_means @ self._R
         self._finish(owner)
 

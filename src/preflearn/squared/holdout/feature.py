@@ -13,7 +13,7 @@ Where basis vectors are linearly dependent, C belongs to independent ones that s
 these directions that a remaining dependent vector has are excluded.
 
 For a fold that is larger than the width of the features, its moments are subtracted from those of all rows instead
-(`moment_holdout`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
+(`holdout.moment`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from ...comparisons import Comparisons, PreferenceComparisons
 from ...numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
-from ...numerics.threads import blas_at_rest, over_small_ranges, product_in_threads
+from ...numerics.threads import blas_at_rest, product_in_threads
 from ..problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 from .base import (
     LEAST_CONDITION,
@@ -39,7 +39,6 @@ from .base import (
     OnFold,
     RemovedBasis,
     RemovedRows,
-    are_whole,
     directions_outside,
     each_fold,
     intercept_of_rest,
@@ -49,12 +48,8 @@ from .base import (
     rows_outside,
     span_of_rows,
 )
-from .moment import Moments, predict_whole_queries, weights_without
+from .moment import Moments, weights_without
 
-# Folds of whole queries up to this many rows go to the compiled loop.
-_SMALL_FOLD = 64
-# Folds are worked on in batches up to this many features: Python's overhead exceeds the work on the matrices of one.
-_NARROW = 128
 # Up to this many entries, features are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20
 # Weights of comparisons without a closed half are unbounded; what a heavy one leaves behind needs more precision.
@@ -116,8 +111,7 @@ class FeatureSpace(HoldOut):
         self._half = (
             comparisons.half(features) if comparisons.has_half and not sp.issparse(features) else None
         )
-        # The half of a plain regression is the features themselves, which belong to the caller.
-        self._half_is_own, self._half_is_rotated = self._half is not features, False
+        self._half_is_rotated = False
         width = features.shape[1]
         # Only the lower triangle is filled from the half, and only that is read.
         with blas_at_rest():
@@ -160,17 +154,10 @@ class FeatureSpace(HoldOut):
     def T(self) -> np.ndarray | None:
         if not self.comparisons.has_half:
             return None
-        if self._half is None or not self._half_is_own:
+        if self._half is None:
             return self.comparisons.half(self.Z)
-        _rotate_in_place(self._half, self._U)
-        self._half_is_rotated = True
-        return self._half
-
-    def _half_and_features(self) -> tuple[Any, Any, np.ndarray]:
-        """T and Z, or what becomes T and Z when rotated, and the rotation."""
-        if self._features is None or self._half is None or self._half_is_rotated:
-            return self.T, self.Z, np.empty((0, 0))
-        return self._half, self._features, self._U
+        T, self._half, self._half_is_rotated = product_in_threads(self._half, self._U), None, True
+        return T
 
     @cached_property
     def _removed_rows(self) -> RemovedRows:
@@ -374,8 +361,6 @@ class FeatureHoldOut(_WithoutPreferences):
             and self._has_single_form()
         ):
             return self._predict_singles(folds, alphas)
-        if self._suits_the_compiled_loop(folds):
-            return self._predict_small_queries(folds, alphas)
         return self._predict_folds(folds, alphas, on_fold)
 
     def _predict_folds(self, folds, alphas, on_fold) -> list[np.ndarray]:
@@ -384,8 +369,6 @@ class FeatureHoldOut(_WithoutPreferences):
         if not large.all():
             _ = self._removed_rows  # made once, before threads ask for it
         moments = self._moments() if large.any() else None
-        if moments is not None and large.all() and self._suits_batches(moments, folds):
-            return self._predict_in_batches(moments, folds, alphas)
 
         def predict(k: int) -> np.ndarray:
             if large[k]:
@@ -393,28 +376,7 @@ class FeatureHoldOut(_WithoutPreferences):
                 return self._predict_by_moments(moments, folds[k], alphas)
             return self._predict_fold(folds[k], alphas)
 
-        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold, len(alphas))
-
-    def _suits_batches(self, moments: Moments, folds: Sequence[np.ndarray]) -> bool:
-        """Whether the folds are many small whole queries that change nothing but the moments."""
-        return (
-            self.removed_basis is None
-            and self._offset is None
-            and not self.intercept
-            and self.s.shape[0] <= _NARROW
-            and moments.removed_rows.half_rows is not None
-            and are_whole(self.comparisons, folds)
-        )
-
-    def _predict_in_batches(self, moments: Moments, folds, alphas: Sequence[float]) -> list[np.ndarray]:
-        T = moments.removed_rows.half_rows
-        assert T is not None
-        predictions, settled = predict_whole_queries(moments, T, folds, alphas)
-        for fold, f, fine in zip(folds, predictions, settled, strict=True):
-            if not fine.all():
-                left = np.asarray(alphas)[~fine].tolist()
-                f[~fine] = self._predict_by_moments(moments, fold, left)
-        return predictions
+        return each_fold(predict, [fold.shape[0] for fold in folds], self.s.shape[0], on_fold)
 
     def _with_refits(self, folds, alphas: np.ndarray, determined: np.ndarray, on_fold) -> list[np.ndarray]:
         """Predict without the decomposition at those alphas for which it is not precise enough."""
@@ -602,48 +564,10 @@ class FeatureHoldOut(_WithoutPreferences):
         ends = np.cumsum([fold.shape[0] for fold in folds])[:-1]
         return np.split(out, ends, axis=1)
 
-    # Small whole queries, compiled
-
-    def _suits_the_compiled_loop(self, folds: Sequence[np.ndarray]) -> bool:
-        return (
-            self.removed_basis is None
-            and self._offset is None
-            and self.c.shape[1] == 1
-            and max(fold.shape[0] for fold in folds) <= min(_SMALL_FOLD, self.s.shape[0])
-            and are_whole(self.comparisons, folds)
-        )
-
-    def _predict_small_queries(
-        self, folds: Sequence[np.ndarray], alphas: Sequence[float]
-    ) -> list[np.ndarray]:
-        from .._loops import leave_blocks_out
-
-        rows = np.concatenate(folds)
-        starts = np.concatenate([[0], np.cumsum([fold.shape[0] for fold in folds])])
-        D = np.stack([self.shrink(alpha) for alpha in alphas])
-        w = D * self.c[:, 0]
-        t = self.comparisons.half_target[:, 0]
-        out, stable = leave_blocks_out(*self._half_and_features(), rows, starts, D, w, t, STABLE)
-        for k, number in zip(*np.nonzero(~stable), strict=True):
-            part = slice(starts[number], starts[number + 1])
-            fold = folds[number]
-            out[k, part] = self._retrain(fold, [alphas[k]])[0, :, 0]
-        return [out[:, starts[i] : starts[i + 1], None] for i in range(len(folds))]
-
 
 def _dots(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Products of the rows of A with those of B, shape (k, 1)."""
     return np.einsum("ij,ij->i", A, B)[:, None]
-
-
-def _rotate_in_place(T: np.ndarray, U: np.ndarray) -> None:
-    """T ← T U, some rows at a time."""
-
-    def rotate(start: int, stop: int) -> None:
-        T[start:stop] = T[start:stop] @ U
-
-    with blas_at_rest():
-        over_small_ranges(rotate, T.shape[0], block_rows(T.shape[1], n_bytes=1 << 18))
 
 
 def _constrained(w: np.ndarray, PE: np.ndarray, E: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,14 +17,18 @@ sequence for each alpha.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from ...comparisons import Comparisons
 from ..conjugate_gradients import largest_eigenvalue
+from ..routes import callers_level
 from .base import HoldOut, are_whole, rows_outside
 
 # Folds and outputs that are iterated together: a product with this many columns reads the data once.
@@ -62,6 +66,8 @@ class KrylovHoldOut(HoldOut):
     each alpha, and a transposed copy of a sparse Φ.
     """
 
+    iterates = True
+
     def __init__(
         self,
         features,
@@ -81,10 +87,18 @@ class KrylovHoldOut(HoldOut):
         self._largest: float | None = None
 
     def with_targets(self, comparisons: Comparisons) -> KrylovHoldOut:
-        other = KrylovHoldOut.__new__(KrylovHoldOut)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.comparisons = comparisons
         return other
+
+    def warn_unless_converged(self) -> None:
+        if not self.converged:
+            warnings.warn(
+                f"Held-out predictions stopped after {self.n_iter} iterations before they reached tol={self.tol:g}: "
+                "raise max_iter or tol, scale the features, or use larger alphas.",
+                ConvergenceWarning,
+                stacklevel=callers_level(),
+            )
 
     @property
     def largest_eigenvalue(self) -> float:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,12 +26,8 @@ from ...numerics.linalg import (
     reciprocal_condition,
     subtract_gram,
 )
-from ...numerics.threads import blas_at_rest, in_turns
 from ..problem import feature_moments
 from .base import LEAST_CONDITION, RemovedRows, leave_with_their_queries
-
-# Numbers that a batch of folds works on: many folds for each call of NumPy, but no more than fit in the caches.
-_BATCH_ENTRIES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -146,76 +141,6 @@ def _projected(A: np.ndarray, c: np.ndarray, E: np.ndarray) -> tuple[np.ndarray,
     A = A - E @ AE.T
     A -= (AE - E @ (E.T @ AE)) @ E.T
     return A, c - E @ (E.T @ c)
-
-
-def predict_whole_queries(
-    moments: Moments, T: np.ndarray, folds: Sequence[np.ndarray], alphas: Sequence[float]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Predictions of many folds of whole queries, a batch of folds of similar sizes at a time.
-
-    Parameters
-    ----------
-    T : ndarray of shape (m, n)
-        S Φ, whose rows of a fold give the moments that leave with it.
-
-    Returns
-    -------
-    predictions : list of ndarray of shape (len(alphas), k, v)
-    settled : list of ndarray of bool, shape (len(alphas),)
-        As in `weights_without`.
-    """
-    t = moments.comparisons.half_target
-    predictions: list[Any] = [None] * len(folds)
-    settled: list[Any] = [None] * len(folds)
-
-    def work(batch: np.ndarray) -> None:
-        rows, missing = _padded([folds[k] for k in batch])
-        lost = T[rows].astype(np.float64, copy=False)
-        lost[missing] = 0.0
-        transposed = lost.transpose(0, 2, 1)
-        weights, fine = _weights_of_batch(moments, transposed @ lost, transposed @ t[rows], alphas)
-        f = moments.features[rows][:, None] @ weights
-        for place, k in enumerate(batch):
-            predictions[k], settled[k] = f[place, :, : folds[k].shape[0]], fine[place]
-
-    with blas_at_rest():
-        in_turns(work, _batches([fold.shape[0] for fold in folds], T.shape[1], len(alphas)))
-    return predictions, settled
-
-
-def _weights_of_batch(moments: Moments, lost, g, alphas) -> tuple[np.ndarray, np.ndarray]:
-    """Like `weights_without`, with shapes (folds, len(alphas), n, v) and (folds, len(alphas))."""
-    ridges = np.asarray(alphas)
-    values, vectors = np.linalg.eigh(moments.A - lost)
-    values = np.maximum(values, 0.0)
-    settled = ridges + values[:, :1] >= LEAST_CONDITION * moments.size
-    projected = vectors.transpose(0, 2, 1) @ (moments.c - g)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shrunk = projected[:, None] / (values[:, None] + ridges[:, None])[..., None]
-    shrunk[~settled] = 0.0
-    return vectors[:, None] @ shrunk, settled
-
-
-def _batches(sizes: Sequence[int], n: int, n_alphas: int) -> list[tuple[np.ndarray]]:
-    """Numbers of folds of similar sizes, few enough for the caches."""
-    order = np.argsort(sizes, kind="stable")
-    out, start = [], 0
-    for stop in range(1, order.shape[0] + 1):
-        largest = sizes[order[stop]] if stop < order.shape[0] else 0
-        entries = (stop - start) * (2 * n * n + largest * (2 * n + n_alphas))
-        if stop == order.shape[0] or largest > 1.5 * sizes[order[start]] or entries > _BATCH_ENTRIES:
-            out.append((order[start:stop],))
-            start = stop
-    return out
-
-
-def _padded(folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of some folds as one array, and which of its entries are padding."""
-    sizes = np.array([fold.shape[0] for fold in folds])
-    missing = np.arange(sizes.max()) >= sizes[:, None]
-    rows = np.zeros(missing.shape, dtype=np.int64)
-    rows[~missing] = np.concatenate(folds)
-    return rows, missing
 
 
 def _solve_scaled(A: np.ndarray, c: np.ndarray, alpha: float, before: np.ndarray) -> np.ndarray | None:

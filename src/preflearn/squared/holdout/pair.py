@@ -2,7 +2,7 @@ r"""Every pair of rows held out of a global ranking or a regression, without ref
 
 Without the rows H = {i, j}, the predictions are f_H = f̄ + β_H · v + (t_H + v - Σ v / m) / κ with v = -(R_HH)⁻¹ x_H.
 There R = C (G + λ I)⁻¹ C, x = R t are the dual variables of the model trained on all rows, κ C = S, and β is the mean
-of K over the rows, times S R (`dual_holdout`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
+of K over the rows, times S R (`holdout.dual`). Only 2 × 2 systems are left, so all m (m - 1) / 2 pairs cost O(m²).
 For features Z with T = S Z the same holds with λ R = C - T D Tᵀ, block by block.
 
 t_H + v is the difference of nearly equal numbers where λ is far above the spectrum of G. There, and always for
@@ -13,7 +13,7 @@ With a reduced set, basis vectors among the two leave the model too; each adds a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ import numpy as np
 
 from ...comparisons import Comparisons
 from ..centred_kernel import centre_both_sides, centred_form, half_of_means
-from ..tridiagonal import product_with_itself
 from .base import STABLE
 from .dual import LARGE_ALPHA, DualHoldOut, explicit_resolvent
 from .feature import FeatureHoldOut
@@ -55,8 +54,6 @@ class PairSystem:
         The trace of G, or its largest eigenvalue, and λ of the training on m - 2 rows in the same unit.
     R, H : ndarray of shape (m, m) or None
         H where λ is so large that it had to be formed.
-    W : ndarray of shape (n, m) or None
-        In place of R, which is Wᵀ W.
     fitted, hat : ndarray of shape (m,) or None
         H t and the diagonal of H, with H or with features.
     source : FeatureHoldOut or None
@@ -74,7 +71,6 @@ class PairSystem:
     alpha: float
     R: np.ndarray | None = None
     H: np.ndarray | None = None
-    W: np.ndarray | None = None
     fitted: np.ndarray | None = None
     hat: np.ndarray | None = None
     source: FeatureHoldOut | None = None
@@ -100,10 +96,6 @@ class PairSystem:
         """
         columns = (self.diagonal, self.x, self.t, y, twins)
         tolerance = self.kappa * rounding
-        if self.W is not None:
-            from .._loops import orders_of_pairs
-
-            return orders_of_pairs(self.W, *columns, tolerance)
         if self._in_loop:
             from .._loops import pair_order
 
@@ -147,19 +139,13 @@ class PairSystem:
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
         """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""
-        if self.source is None and self.H is None:
-            from .._loops import pair_predictions
-
-            R = self.R if self.W is None else product_with_itself(self.W).T
-            return pair_predictions(
-                pairs, R, self.x, self.t, self.mean_response, self.mean_f, self.kappa, self.share
-            )
         return self._predict(pairs)
 
     def _predict(self, pairs: np.ndarray) -> np.ndarray:
+        predict = self._predict_plainly if self.source is None and self.H is None else self._predict_by_hat
         width = 16 if self.source is None else 4 * self.source.s.shape[0]
         step = max(1, _BLOCK_ENTRIES // width)
-        parts = [self._predict_by_hat(pairs[k : k + step]) for k in range(0, pairs.shape[0], step)]
+        parts = [predict(pairs[k : k + step]) for k in range(0, pairs.shape[0], step)]
         return np.concatenate(parts) if parts else np.empty((0, 3))
 
     def _row_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -185,6 +171,12 @@ class PairSystem:
         H_ij = np.einsum("kc,kc,c->k", T[i], T[j], D)
         return -H_ij - self.share, H_ij
 
+    def _predict_plainly(self, pairs: np.ndarray) -> np.ndarray:
+        i, j = pairs[:, 0], pairs[:, 1]
+        ends = [(self.diagonal[k], self.x[k], self.t[k], self.mean_response[k]) for k in (i, j)]
+        assert self.R is not None
+        return pair_predictions(self.R[i, j], ends, self.mean_f, self.kappa, self.share)
+
     def _predict_by_hat(self, pairs: np.ndarray) -> np.ndarray:
         assert self.fitted is not None and self.hat is not None
         i, j = pairs[:, 0], pairs[:, 1]
@@ -207,6 +199,22 @@ def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any, xp: Any = n
     determinant = R_ii * R_jj - R_ij * R_ij
     determinant = xp.where(determinant > 0, determinant, xp.full_like(determinant, xp.nan))
     return -(R_jj * x_i - R_ij * x_j) / determinant, -(R_ii * x_j - R_ij * x_i) / determinant
+
+
+def pair_predictions(
+    R_ij: Any, ends: Sequence[Sequence[Any]], mean_f: float, kappa: float, share: float, xp: Any = np
+) -> Any:
+    """Predictions for both rows of many pairs and the mean over all rows, shape (p, 3). NumPy or device arrays.
+
+    ``ends`` holds the diagonal of R, x, t and β at the first row of each pair, and at the second.
+    """
+    (R_ii, x_i, t_i, response_i), (R_jj, x_j, t_j, response_j) = ends
+    v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, x_i, x_j, xp)
+    level = mean_f + response_i * v_i + response_j * v_j
+    spread = share * (v_i + v_j)
+    return xp.stack(
+        [level + (t_i + v_i - spread) / kappa, level + (t_j + v_j - spread) / kappa, level], axis=1
+    )
 
 
 def order_columns(difference: Any, lower: Any, higher: Any, tied: Any) -> list[Any]:
@@ -274,7 +282,7 @@ def dual_pair_system(
 
 
 def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
-    """From the tridiagonal form that serves every alpha: O(m²), but m³ operations where λ is large.
+    """From the tridiagonal form that serves every alpha: m³ operations, thrice where λ is large.
 
     Raises
     ------
@@ -286,12 +294,6 @@ def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
         raise np.linalg.LinAlgError("the resolvent is not precise enough at this alpha")
     alpha /= source.unit
     large = alpha > LARGE_ALPHA * source.trace
-    half = None if large else source.half_resolvent(alpha)
-    if half is not None:
-        W, diagonal, x, mean_response = half
-        mean_f = 0.0 if source.mean_kernel is None else float(source.mean_kernel @ x)
-        t = source.comparisons.half_target[:, 0]
-        return PairSystem(diagonal, x, t, mean_response, mean_f, kappa, share, source.trace, alpha, W=W)
     R, H = source.explicit_resolvent(alpha), None
     if large:
         H = source.explicit_hat(alpha)

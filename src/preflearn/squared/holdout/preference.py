@@ -76,6 +76,11 @@ class PreferenceHoldOut:
 
     def __init__(self, regression: HoldOut, comparisons: PreferenceComparisons):
         self.regression, self.comparisons = regression, comparisons
+        self.iterates = regression.iterates
+
+    def warn_unless_converged(self) -> None:
+        """Warn where iterations ran out before the tolerance was reached."""
+        self.regression.warn_unless_converged()
 
     @property
     def largest_eigenvalue(self) -> float:

@@ -15,10 +15,13 @@ import scipy.sparse as sp
 from ...comparisons import Comparisons, PreferenceComparisons, centred, one_group
 from ...kernels.functions import Kernel, n_items
 from ...kernels.maps import NystromMap
+from ...numerics.namespace import is_device_array
+from .. import routes
 from ..holdout.base import LOST_IN_ROUNDING, HoldOut
 from ..holdout.feature import FeatureHoldOut
 from ..holdout.preference import PreferenceHoldOut
 from ..problem import SquaredLossFit
+from ..routes import Workload
 
 # Singular values with a smaller share of the largest lose half or more of their precision when they are squared.
 _HIDDEN = 2.0**-12
@@ -66,6 +69,30 @@ class Inputs:
         X = self.double() if self.kernel.has_blocks else self.X
         return self.kernel.matrix(X).astype(np.float64, copy=False)
 
+    @property
+    def block_bytes(self) -> int:
+        """Of K_MR, the kernel values between all rows and the basis vectors."""
+        return self.n_rows * self.feature_map.rank_ * self.feature_map.factor_.C.itemsize
+
+    def workload(self, tasks: Sequence[Comparisons], purpose: str, **sizes: Any) -> Workload:
+        """What is asked for, and the shape of these data; ``sizes`` are attributes of `Workload`."""
+        on_device = is_device_array(self.X)
+        sizes |= {
+            "closed_half": all(task.has_half for task in tasks),
+            "linear": self.kernel.is_linear,
+            "on_device": on_device,
+        }
+        if self.feature_map is not None:
+            sizes["n_basis"] = self.feature_map.basis_indices_.shape[0]
+            if not on_device:
+                sizes |= {
+                    "n_basis": self.feature_map.rank_,
+                    "block_fits": self.block_bytes <= routes.MEMORY,
+                }
+        if self.kernel.is_precomputed:
+            return Workload(purpose, self.n_rows, 0, **sizes)
+        return Workload.of(self.X, purpose, **sizes)
+
     @cached_property
     def basis_is_refitted(self) -> bool:
         """Whether K_RR of the independent basis vectors is too close to singular to resolve what leaves with one."""
@@ -98,8 +125,6 @@ class Asked:
         Whether the level that predictions of a fold share matters, and not only their differences.
     many_alphas : bool
         Whether one factorisation has to serve every alpha.
-    few_folds : bool
-        Whether there is one alpha and few enough folds to factorise each of them separately.
     least_alpha : callable
         The smallest alpha that will be asked for, for a warning.
     """
@@ -107,7 +132,6 @@ class Asked:
     intercept: bool = False
     level: bool = True
     many_alphas: bool = True
-    few_folds: bool = False
     least_alpha: Callable[[], float] = lambda: math.inf
 
 
@@ -141,10 +165,6 @@ class Representation(ABC):
     @abstractmethod
     def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
         """The coefficients of all outputs at one alpha; the mean prediction where it is asked for."""
-
-    def path(self, alphas: Sequence[float], *, with_mean: bool = True) -> list[SquaredLossFit]:
-        """`solve` at every alpha; with one pass over the data where the representation allows it."""
-        return [self.solve(alpha, with_mean=with_mean) for alpha in alphas]
 
     def hold_out(self, task: Comparisons, asked: Asked) -> HoldOut | None:
         """The routine that holds rows out without refitting; None where only refitting is exact."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ from ...comparisons import Comparisons
 from ...numerics.linalg import solve_triangular_in_place
 from ..basis_system import solve_on_basis, sums_may_do
 from ..holdout.base import HoldOut
-from ..holdout.basis import BasisHoldOut
 from ..holdout.feature import FeatureHoldOut
-from ..problem import SquaredLossFit, solve_primal, solve_primal_path
+from ..problem import SquaredLossFit, solve_primal
 from ..reduced_set import ReducedRows, solve_iteratively, solve_streamed
 from .base import Asked, Inputs, Representation, column_means
-from .iterated import side_by_side, what_was_reached
+from .linear import side_by_side, what_was_reached
 
 # Up to this size, a block K_MR is stored and used for every output; a larger one is formed again block by block.
 _STORED_BYTES = 1 << 28
@@ -32,21 +30,9 @@ class ReducedSet(Representation):
         factor = self.inputs.feature_map.factor_
         if factor.C.dtype == np.float32 and not factor.well_conditioned:
             return self._solve_in_double(alpha, with_mean)
-        if block_bytes(self.inputs) > _STORED_BYTES and all(task.has_half for task in self.tasks):
+        if self.inputs.block_bytes > _STORED_BYTES and all(task.has_half for task in self.tasks):
             return self._solve_in_blocks(alpha, with_mean)
         return self._solve_stored(alpha, with_mean)
-
-    def path(self, alphas: Sequence[float], *, with_mean: bool = True) -> list[SquaredLossFit]:
-        """On the features of all rows, in double precision."""
-        factor, features = self.inputs.feature_map.factor_, self.features()
-        means = column_means(features)
-        by_task = [solve_primal_path(features, task, alphas) for task in self.tasks]
-        fits = []
-        for one in zip(*by_task):
-            weights = np.concatenate(one, axis=1)
-            coef = factor.expand(weights)
-            fits.append(self._fit("primal", coef, means @ weights if with_mean else None))
-        return fits
 
     def features(self) -> np.ndarray:
         """Φ = K_MR C⁻ᵀ of all rows in double precision."""
@@ -54,8 +40,6 @@ class ReducedSet(Representation):
         return self.inputs.feature_map.map_items(X, kernel).astype(np.float64, copy=False)
 
     def hold_out(self, task: Comparisons, asked: Asked) -> HoldOut | None:
-        if asked.few_folds and self.inputs.feature_map.factor_.well_conditioned:
-            return self._few_folds(task, asked)
         return self.by_features(task, asked)
 
     def by_features(self, task: Comparisons, asked: Asked) -> FeatureHoldOut:
@@ -67,19 +51,6 @@ class ReducedSet(Representation):
             intercept=asked.intercept,
             factor=feature_map.factor_ if leaves else None,
             basis_indices=feature_map.basis_indices_ if leaves else None,
-        )
-
-    def _few_folds(self, task: Comparisons, asked: Asked) -> BasisHoldOut:
-        """On the kernel values, whose condition leaves enough precision."""
-        feature_map = self.inputs.feature_map
-        K_MR = feature_map.kernel_with_basis(self.inputs.X, self.inputs.kernel)
-        return BasisHoldOut(
-            K_MR.astype(np.float64, copy=False),
-            feature_map.factor_,
-            feature_map.basis_indices_,
-            task,
-            intercept=asked.intercept,
-            fallback=lambda comparisons: self.by_features(comparisons, asked),
         )
 
     def _solve_stored(self, alpha: float, with_mean: bool) -> SquaredLossFit:
@@ -158,12 +129,5 @@ class IteratedReducedSet(ReducedSet):
         beta = side_by_side(results)
         return self._on_all_basis_vectors("cg", rows, beta, with_mean, **what_was_reached(results))
 
-    path = Representation.path
-
     def hold_out(self, task: Comparisons, asked: Asked) -> None:
         return None
-
-
-def block_bytes(inputs: Inputs) -> int:
-    """Of K_MR."""
-    return inputs.n_rows * inputs.feature_map.rank_ * inputs.feature_map.factor_.C.itemsize
