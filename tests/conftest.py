@@ -22,9 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def forget_stale_loops() -> None:
     """Delete compiled loops that are older than the modules they call: Numba looks at the file of a loop only."""
     source = ROOT / "src" / "preflearn"
-    called = max(
-        (source / name).stat().st_mtime for name in ("numerics/vectors.py", "tables/_loops/text_numbers.py")
-    )
+    called = (source / "tables/_loops/text_numbers.py").stat().st_mtime
     for cached in source.rglob("__pycache__/*.nb[ci]"):
         with suppress(FileNotFoundError):  # another worker was faster
             if cached.stat().st_mtime < called:

@@ -27,9 +27,9 @@ from preflearn import AutoRanker, RankRLS, RankRLSCV
 from preflearn.auto import boosting, candidates, combination, correction, extension, kernels, ranker, timing
 from preflearn.auto import everything as everything_module
 from preflearn.auto._loops import boosting as loops_boosting
+from preflearn.auto._loops import trees as loops_trees
 from preflearn.auto._loops.boosting import TreeOptions, grow_trees, grow_trees_together, in_blocks
 from preflearn.auto._loops.quantiles import normal_quantiles, shares_below
-from preflearn.auto._loops.trees import LeafMasks, Nodes, add_up_trees
 from preflearn.auto.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.auto.curves import KernelAndCurves, as_estimator, described
 from preflearn.auto.everything import Binned, Chunk, Everything
@@ -131,35 +131,51 @@ def test_trees_in_arrays_predict_as_scikit_learn_does(m):
     assert found.feature_importances_.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("leaves", [1, 2, 8, 16, 17, 32, 33, 64, 65])
-def test_trees_as_bits_of_leaves_predict_as_walks_do(leaves):
+def walk(trees, x):
+    """The score of one row, node after node."""
+    total = 0.0
+    for root in trees.roots_:
+        node = root
+        while trees.left_[node] > 0:
+            goes_left = x[trees.feature_[node]] <= trees.threshold_[node]
+            node = trees.left_[node] if goes_left else trees.right_[node]
+        total += trees.value_[node]
+    return total
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 8, 64, 65, 90])
+def test_trees_predict_as_walks_do(leaves, monkeypatch):
     rng = np.random.default_rng(leaves)
     X = np.round(rng.normal(size=(300, 5)), 1).astype(np.float32)
     y = X[:, 0] * X[:, 1] + rng.normal(size=300)
     grown = [ExtraTreeRegressor(max_leaf_nodes=max(2, leaves), random_state=k) for k in range(4)]
     sums = TreeSum.of_mean([one.fit(X, y if leaves > 1 else 0 * y) for one in grown])
-    nodes = Nodes(sums.roots_, sums.feature_, sums.threshold_, sums.left_, sums.right_, sums.value_)
-    masks = LeafMasks.of(nodes)
-    assert (masks is None) == (leaves > 64)
+    assert (sums.threshold_ == sums.threshold_.astype(np.float32)).all()
     # Values on thresholds, next to them, and those that are not numbers go the same way.
     rows = np.tile(X, (2, 1))
     rows[:200] = rng.choice(sums.threshold_, size=(200, 5)).astype(np.float32)
     rows[200:230, 2], rows[230:260, 1], rows[260:290, 0] = np.nan, np.inf, -np.inf
-    expected = add_up_trees(rows, nodes, None)
-    np.testing.assert_array_equal(add_up_trees(rows, nodes, masks), expected)
-    for n in (1, 2, 9, 64, 65):
-        np.testing.assert_array_equal(add_up_trees(rows[:n], nodes, masks), expected[:n])
-
-
-def test_nodes_that_several_trees_share_are_walked():
-    # A loaded file may hold such nodes: there is no numbering of leaves, and no endless one either.
-    n = 40
-    left = np.r_[np.arange(1, n), 0, 0]
-    nodes = Nodes(
-        np.array([0]), np.zeros(n + 1, int), np.linspace(-1, 1, n + 1), left, left.copy(), np.arange(n + 1.0)
+    expected = np.array([walk(sums, x) for x in rows])
+    for n in (1, 2, 9, 64, 65, 600):
+        np.testing.assert_allclose(sums.predict(rows[:n]), expected[:n], rtol=1e-12, atol=1e-14)
+    # scikit-learn compares with thresholds that are not float32 numbers.
+    np.testing.assert_allclose(
+        sums.predict(rows[:200]), np.mean([one.predict(rows[:200]) for one in grown], axis=0), atol=1e-9
     )
-    assert LeafMasks.of(nodes) is None
-    assert (add_up_trees(np.zeros((20, 1), np.float32), nodes, None) == n - 1).all()
+
+
+def test_a_long_tree_is_walked_to_its_end():
+    n = 2 * loops_trees._FEW_NODES
+    left = np.r_[np.arange(1, n), 0, 0]
+    nodes = (
+        np.array([0]),
+        np.zeros(n + 1, int),
+        np.linspace(-1, 1, n + 1),
+        left,
+        left.copy(),
+        np.arange(n + 1.0),
+    )
+    assert (loops_trees.add_up_trees(np.zeros((20, 1), np.float32), *nodes) == n - 1).all()
 
 
 @pytest.mark.parametrize("m", [1, 16, 17, 300])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..kernels._loops.expansions import add_up_bumps
 from ..kernels.onnx_nodes import products_nodes
 from ..learners.rankrfm import RankRFM, importances_of_gradients, of_expansion
 from ..numerics.onnx_graph import Graph, Value
 from ..squared.curves import Curves
 from ..squared.expansion import Expansion
+
+# Rows whose bumps are computed together.
+_BLOCK = 512
 
 
 class KernelAndCurves(BaseEstimator):
@@ -50,7 +52,12 @@ class KernelAndCurves(BaseEstimator):
 
     def curve_scores(self, X: np.ndarray) -> np.ndarray:
         """Σ_j g_j of the rows of X, shape (m,)."""
-        return add_up_bumps(X, self.feature_, self.knots_, self.widths_, self.coef_)
+        curves, heights = (
+            Curves(self.feature_, self.knots_, self.widths_, np.ones(self.widths_.shape)),
+            self.coef_.ravel(),
+        )
+        starts = range(0, X.shape[0], _BLOCK)
+        return np.concatenate([curves.values(X[k : k + _BLOCK]) @ heights for k in starts] or [np.empty(0)])
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""

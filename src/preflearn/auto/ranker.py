@@ -41,7 +41,7 @@ from .everything import Everything
 from .extension import chunks_without, extend, fold_to_keep
 from .features import OF_QUERY, PARTS, Features
 from .leaderboard import Leaderboard
-from .prediction import WeightedMembers, prepare, refuse_misfits, scores_by_query
+from .prediction import WeightedMembers, refuse_misfits, scores_by_query
 from .presets import Preset, read_preset
 from .resuming import Run, run_of
 from .showing import ShowsItself, remember
@@ -149,9 +149,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     rows may take less time there. Data whose metric improves with every round take longer than noisy ones.
 
     The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
-    Scores are on a scale of their own, whatever that of y is. Kernels of more than 65,536 numbers (2,000 basis vectors
-    of 33 features) are evaluated partly in single precision, as far as that changes scores by about a millionth of
-    their standard deviation (`preflearn.kernels.expansions`); everything else is in double precision.
+    Scores are on a scale of their own, whatever that of y is, in double precision; trees compare features in single
+    precision.
 
     Features relative to their query need ``qid`` in ``predict``, and all items of a query together.
 
@@ -769,7 +768,6 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
 
     def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
-        prepare(self.members_)
         return scores_by_query(self._scores_of_rows, rows, encode_queries(qid, rows.shape[0]))
 
     def _scores_of_rows(self, rows: np.ndarray, queries: Groups) -> np.ndarray:

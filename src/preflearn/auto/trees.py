@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import in_turns
-from ._loops.trees import LeafMasks, Nodes, add_up_trees
+from ._loops.trees import add_up_trees
 from .onnx_nodes import tree_nodes
 
 # Minimum number of rows whose quantiles are the edges of bins, or all rows.
@@ -29,8 +28,7 @@ _ROWS_FOR_EDGES = 20_000
 # Values whose relative difference is no more than this may be one value in float32, whose rounding is a quarter of it;
 # and the same for differences that cancelled, relative to the largest value.
 _ROUNDED, _CANCELLED = 2.0**-22, 2.0**-46
-# What fitted trees are evaluated by, made when they are first asked; not part of the model, nor of its file.
-_PREPARED: WeakKeyDictionary[TreeSum, tuple[Nodes, LeafMasks | None]] = WeakKeyDictionary()
+# Files may hold shorter numbers; the loop is compiled for one kind.
 _NODE_ARRAYS = {
     "roots_": np.int64,
     "feature_": np.int64,
@@ -215,7 +213,7 @@ class TreeSum(BaseEstimator):
         offset = np.repeat(self.roots_, sizes)
         feature, threshold, left, right, value = nodes
         self.feature_ = np.where(is_leaf, 0, feature).astype(np.int64)
-        self.threshold_ = np.where(is_leaf, 0.0, threshold).astype(np.float64)
+        self.threshold_ = _down_to_float32(np.where(is_leaf, 0.0, threshold))
         self.left_ = np.where(is_leaf, 0, left.astype(np.int64) + offset)
         self.right_ = np.where(is_leaf, 0, right.astype(np.int64) + offset)
         self.value_ = value.astype(np.float64)
@@ -233,12 +231,8 @@ class TreeSum(BaseEstimator):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores of the rows of X, shape (m,)."""
         X = np.ascontiguousarray(X, dtype=np.float32)
-        if self not in _PREPARED:
-            # Files may hold shorter numbers; the loops are compiled for one kind.
-            arrays = (getattr(self, name).astype(kind, copy=False) for name, kind in _NODE_ARRAYS.items())
-            nodes = Nodes(*arrays)
-            _PREPARED[self] = nodes, LeafMasks.of(nodes)
-        return add_up_trees(X, *_PREPARED[self])
+        arrays = (getattr(self, name).astype(kind, copy=False) for name, kind in _NODE_ARRAYS.items())
+        return add_up_trees(X, *arrays)
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""
@@ -258,6 +252,14 @@ class TreeSum(BaseEstimator):
             "value_": "k",
             "feature_importances_": "n",
         }
+
+
+def _down_to_float32(thresholds: np.ndarray) -> np.ndarray:
+    """The largest float32 numbers up to these: features are compared in float32, so comparisons stay what they are."""
+    found = thresholds.astype(np.float32)
+    above = found > thresholds
+    found[above] = np.nextafter(found[above], np.float32(-np.inf))
+    return found.astype(np.float64)
 
 
 def _refuse_tangles(roots: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:

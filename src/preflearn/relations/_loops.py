@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..numerics.compiling import njit
 from ..numerics.threads import in_turns, over_ranges
-from ..numerics.vectors import gather_products
 
 # ---------------------------------------------------------------- sampled
 # Products with a kernel of pairs at some pairs only.
@@ -19,10 +19,8 @@ from ..numerics.vectors import gather_products
 # stay in the cache: each costs one pass over a, and each value one product of a row of K and a column of T, O(e q +
 # h p) in all, and no array of the size of the relation.
 
-_STRIPE = 8  # columns that are summed in one register
 _BLOCK = 128  # columns of T that a thread keeps
 
-_gather = gather_products(_STRIPE)
 _compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -69,37 +67,19 @@ class SampledProduct:
         a : ndarray of shape (e,)
         """
         values = np.asarray(a, dtype=np.float64)[self._by_row]
+        shape = (self._starts.shape[0] - 1, G.shape[1])
+        A = sp.csr_array((values, self._columns, self._starts), shape=shape)
         found = np.empty(self._by_block.shape[0])
 
         def block(first: int, start: int, stop: int) -> None:
             last = min(first + _BLOCK, G.shape[0])
-            T = np.empty((last - first, self._starts.shape[0] - 1))
-            _columns_of_product(G, values, self._columns, self._starts, first, T)
+            T = np.ascontiguousarray((A @ np.ascontiguousarray(G[first:last].T)).T)
             _values_of_block(K, T, self._target_rows, self._target_columns, first, start, stop, found)
 
         in_turns(block, self._calls)
         out = np.empty_like(found)
         out[self._by_block] = found
         return out
-
-
-@_compiled
-def _columns_of_product(G, values, columns, starts, first, T):
-    """T[c - first] = A G[c] for the columns of a block, A being sparse by rows."""
-    n_rows = T.shape[1]
-    q = G.shape[1]
-    table = np.empty(q * _STRIPE)
-    sums = np.empty(_STRIPE)
-    for stripe in range(0, T.shape[0], _STRIPE):
-        width = min(_STRIPE, T.shape[0] - stripe)
-        for k in range(_STRIPE):
-            row = first + stripe + min(k, width - 1)
-            for j in range(q):
-                table[j * _STRIPE + k] = G[row, j]
-        for i in range(n_rows):
-            _gather(sums, 0, values, columns, table, starts[i], starts[i + 1])
-            for k in range(width):
-                T[stripe + k, i] = sums[k]
 
 
 @_compiled

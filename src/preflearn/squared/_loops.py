@@ -8,14 +8,12 @@ import numpy as np
 
 from ..numerics.compiling import njit
 from ..numerics.threads import blas_at_rest, in_turns, over_ranges, over_small_ranges
-from ..numerics.vectors import multiply, subtract_products
 
 # ---------------------------------------------------------------- holdout
 # Hold-out of many small blocks of rows, and of all pairs.
 
 # Alphas that are factorised side by side: they fill the processor's vectors whatever the size of a block.
 _LANES = 8
-_multiply, _subtract_products = multiply(_LANES), subtract_products(_LANES)
 
 
 def leave_blocks_out(half, features, rotation, rows, starts, D, w, t, threshold):
@@ -152,27 +150,31 @@ def _cholesky_solve(M, n, x, smallest):
 
     ``smallest`` receives the smallest squared pivot of each lane, 0 or less where M is not positive definite.
     """
-    row, entries, unknowns = M.shape[1] * _LANES, M.reshape(M.size), x.reshape(x.size)
     smallest[:] = np.inf
     for j in range(n):
-        above, at_j = j * row, j * _LANES
         for i in range(j, n):
-            _subtract_products(entries, i * row + at_j, entries, i * row, _LANES, entries, above, _LANES, j)
+            for k in range(j):
+                for lane in range(_LANES):
+                    M[i, j, lane] -= M[i, k, lane] * M[j, k, lane]
         for lane in range(_LANES):
             pivot = M[j, j, lane]
             if not pivot >= smallest[lane]:  # NaN counts as small
                 smallest[lane] = pivot
             M[j, j, lane] = 1.0 / np.sqrt(pivot) if pivot > 0.0 else 1.0
         for i in range(j + 1, n):
-            _multiply(entries, i * row + at_j, entries, above + at_j)
-        _subtract_products(unknowns, at_j, entries, above, _LANES, unknowns, 0, _LANES, j)
-        _multiply(unknowns, at_j, entries, above + at_j)
+            for lane in range(_LANES):
+                M[i, j, lane] *= M[j, j, lane]
+        for k in range(j):
+            for lane in range(_LANES):
+                x[j, lane] -= M[j, k, lane] * x[k, lane]
+        for lane in range(_LANES):
+            x[j, lane] *= M[j, j, lane]
     for j in range(n - 1, -1, -1):
-        below, at_j = (j + 1) * row, j * _LANES
-        _subtract_products(
-            unknowns, at_j, entries, below + at_j, row, unknowns, at_j + _LANES, _LANES, n - 1 - j
-        )
-        _multiply(unknowns, at_j, entries, j * row + at_j)
+        for k in range(j + 1, n):
+            for lane in range(_LANES):
+                x[j, lane] -= M[k, j, lane] * x[k, lane]
+        for lane in range(_LANES):
+            x[j, lane] *= M[j, j, lane]
 
 
 def pair_order(R, first_row, diagonal, x, t, y, twins, tolerance):
