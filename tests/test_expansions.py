@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from preflearn import AutoRanker, RankRFM, RankRLS
-from preflearn.auto.curves import KernelAndCurves
+from preflearn.auto.kernels import KernelAndCurves
 from preflearn.auto.prediction import combined_scores, scores_by_query
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model, to_onnx

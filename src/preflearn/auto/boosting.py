@@ -11,20 +11,24 @@ on four fifths of them are as good, and have been paid for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..comparisons import encode_queries
-from ..numerics.threads import in_turns
+from ..numerics.threads import in_turns, threads_at_hand
 from ..squared.holdout.base import rows_outside
-from ._loops.boosting import TreeOptions, Trees, grow_trees, grow_trees_together, in_blocks, refit_leaves
+from ._loops.boosting import TreeOptions, Trees, grow_trees, in_blocks, refit_leaves
 from .combination import centred, clearly_positive, nested
-from .everything import Binned, Everything
-from .tasks import Extension, Member, Task, halves_of
+from .tasks import Member, Task, halves_of
 from .trees import Bins, TreeSum
+
+if TYPE_CHECKING:
+    from .extension import Binned, MoreRows
+    from .prediction import WeightedMembers
 
 # Distinct values that a feature is reduced to, below and from a number of rows: many rows tell the ends of a feature
 # apart, where the best items often are.
@@ -65,8 +69,8 @@ class _Grown:
     test_codes : uint8 array of shape (k, n)
     options : TreeOptions
     seed : int
-    on_all_threads : bool
-        Whether all threads work on one tree; otherwise there is one thread, for others to work on other folds.
+    n_threads : int
+        That work on one tree; one where others work on other folds.
     """
 
     blocks: np.ndarray
@@ -76,7 +80,7 @@ class _Grown:
     test_codes: np.ndarray
     options: TreeOptions
     seed: int
-    on_all_threads: bool = False
+    n_threads: int = 1
 
     def __post_init__(self) -> None:
         self.trees: list[Trees] = []
@@ -85,9 +89,8 @@ class _Grown:
 
     def grow(self, n_trees: int) -> np.ndarray:
         """More trees; the predictions of the test rows with all of them."""
-        grow = grow_trees_together if self.on_all_threads else grow_trees
         self.trees.append(
-            grow(
+            grow_trees(
                 self.blocks,
                 self.n_features,
                 self.targets,
@@ -98,6 +101,7 @@ class _Grown:
                 n_trees,
                 self.options,
                 self.seed + 1000 * len(self.trees),
+                self.n_threads,
             )
         )
         return self._test_scores.copy()
@@ -119,9 +123,9 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     leaves = " and ".join(map(str, sizes))
     detail = f"{_STAGES[best]} trees of {leaves} leaves per fold"
 
-    extend = Extension(grow_on_everything, task, view, {"stage": best})
     unbiased = nested(task.folds, settings, scores)
-    return Member(model, settings[best], unbiased, model.feature_importances_, detail, extend)
+    work, extend = cost(task.n_rows, X.shape[1], best), partial(_grow_on_more_rows, task, view, best)
+    return Member(model, settings[best], unbiased, model.feature_importances_, detail, work, extend)
 
 
 def cost(m: int, n: int, best_stage: int = len(_STAGES)) -> float:
@@ -182,16 +186,16 @@ def _grow_in_stages(task: Task, by_fold: list[list[_Grown]]) -> tuple[np.ndarray
     return np.array(settings), np.array(scores)
 
 
-def grow_on_everything(
-    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+def _grow_on_more_rows(
+    task: Task, view: tuple[str, ...], best: int, more: MoreRows
 ) -> tuple[TreeSum, np.ndarray]:
-    """At least as many trees on all rows, with more leaves; more while the fold that is left out gains by it.
+    """More trees than those of the best stage, with more leaves, as long as the fold that stays out gains by it.
 
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
     bins = Bins(task.views[view], n_bins(task.n_rows))
-    codes, targets, starts, _ = everything.binned(bins, view)
-    m, test = targets.shape[0], task.folds.tests[everything.fold]
+    codes, targets, starts, _ = more.binned(bins, view)
+    m, test = targets.shape[0], task.folds.tests[more.fold]
     grown = _Grown(
         codes,
         bins.edges.shape[0],
@@ -200,9 +204,9 @@ def grow_on_everything(
         bins.codes_of(task.views[view][test]),
         _options(m, n_bins(task.n_rows), n_leaves(m), codes.shape[0], half=True),
         task.seed % 2**31,
-        on_all_threads=True,
+        threads_at_hand(),
     )
-    kept, unbiased = _grow_while_it_helps(task, everything, grown, _STAGES, settings["stage"])
+    kept, unbiased = _grow_while_it_helps(task, more.fold, grown, _STAGES, best)
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
 
 
@@ -258,34 +262,44 @@ class _Refitted:
         return self.test_scores.copy()
 
 
-def refit_on_everything(
-    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
-) -> tuple[TreeSum, np.ndarray]:
-    """The trees of a combination with what their leaves would have to add to it; what they add for the fold left out.
+def refit_trees(
+    task: Task, view: tuple[str, ...], trees: TreeSum, combined: WeightedMembers, slope: float,
+    held_out: np.ndarray, more: MoreRows,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """What the leaves of the trees of a combination would have to add to it, and what that is for the fold left out.
 
-    The settings are ``trees``, ``scores``, the combination as a function of views, ``held_out``, what it predicts for
-    the fold, and ``slope``, the factor that takes it to the targets.
+    Parameters
+    ----------
+    task : Task
+        Of the sample.
+    view : tuple of str
+    trees : TreeSum
+    combined : WeightedMembers
+        The combination, as a function of views.
+    slope : float
+        The factor that takes it to the targets.
+    held_out : ndarray
+        What it predicts for the fold that stays out.
+    more : MoreRows
     """
-    trees, slope = settings["trees"], settings["slope"]
     bins = Bins(task.views[view], n_bins(task.n_rows))
-    codes, targets, starts, scores = everything.binned(bins, view, settings["scores"])
-    binned, begun = Binned(codes, targets, starts, slope * scores), slope * settings["held_out"]
-    test_codes = bins.codes_of(task.views[view][task.folds.tests[everything.fold]])
+    binned, begun = more.binned(bins, view, lambda views: slope * combined(views)), slope * held_out
+    test_codes = bins.codes_of(task.views[view][task.folds.tests[more.fold]])
     refitted = _Refitted(binned, test_codes, begun.copy(), trees, bins)
     stages = np.unique(np.minimum(_REFITTED, trees.roots_.shape[0])).tolist()
-    kept, unbiased = _grow_while_it_helps(task, everything, refitted, stages)
-    return trees.with_values(refitted.values[kept + 1]), unbiased - begun
+    kept, unbiased = _grow_while_it_helps(task, more.fold, refitted, stages)
+    return refitted.values[kept + 1], unbiased - begun
 
 
 def _grow_while_it_helps(
-    task: Task, everything: Everything, grown: _Grown | _Refitted, stages: Sequence[int], least: int = 0
+    task: Task, fold: int, grown: _Grown | _Refitted, stages: Sequence[int], least: int = 0
 ) -> tuple[int, np.ndarray]:
     """Stages until one no longer helps the fold that is left out, but more than ``least``.
 
     Returns the best stage, and predictions of the fold in which each half is predicted after the stage that the other
     half prefers.
     """
-    halves = halves_of(task, task.folds.tests[everything.fold])
+    halves = halves_of(task, task.folds.tests[fold])
     predictions: list[np.ndarray] = []
     scores: list[np.ndarray] = []
     for stage, (before, after) in enumerate(zip((0, *stages), stages)):
@@ -296,4 +310,4 @@ def _grow_while_it_helps(
     return halves.best(np.array(scores)), nested(halves, np.array(predictions), np.array(scores))
 
 
-__all__ = ["boosted_trees", "cost", "grow_on_everything", "n_leaves", "refit_on_everything"]
+__all__ = ["boosted_trees", "cost", "n_leaves", "refit_trees"]

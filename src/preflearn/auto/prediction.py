@@ -11,8 +11,8 @@ import numpy as np
 from ..comparisons import Groups
 from ..learners.base import KernelModel
 from ..numerics.threads import blas_at_rest, in_turns, threads_at_hand
-from .curves import KernelAndCurves
 from .features import Views
+from .kernels import KernelAndCurves
 from .trees import TreeSum
 
 # Rows of whole queries that a thread prepares and scores at a time: they stay in its cache.

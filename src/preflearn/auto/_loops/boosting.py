@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...numerics.compiling import njit
-from ...numerics.threads import in_turns, threads_at_hand
+from ...numerics.threads import in_turns
 
 # Gains are compared after division by that of the root; smaller ones are rounding.
 _LEAST_GAIN = 1e-10
@@ -131,7 +131,6 @@ def in_blocks(codes: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
 def grow_trees(
     codes,
     n_features,
@@ -143,8 +142,9 @@ def grow_trees(
     n_trees,
     options,
     seed,
+    n_threads=1,
 ):
-    """Grow more trees on the scores so far, on one thread; ``scores`` and ``test_scores`` are updated.
+    """Grow more trees on the scores so far; ``scores`` and ``test_scores`` are updated.
 
     Parameters
     ----------
@@ -161,6 +161,8 @@ def grow_trees(
     n_trees : int
     options : TreeOptions
     seed : int
+    n_threads : int, default=1
+        That share the blocks of features of a large node; the trees do not depend on it.
 
     Returns
     -------
@@ -168,41 +170,16 @@ def grow_trees(
     """
     trees = _no_trees(n_trees, options.leaves)
     growth = _start(targets.shape[0], n_features, options, seed)
-    for tree in range(n_trees):
-        unit = _begin(growth, scores, targets, starts, options)
-        _sum_up(codes, growth, 0, 0, n_features)
-        _find_split(growth, 0, options)
-        while _divide_best(codes, growth, trees, tree, options.leaves):
-            _sum_up(codes, growth, growth.state[2], 0, n_features)
-            _settle(growth, options)
-        _finish(growth, trees, tree, unit, options, scores)
-        _predict(trees, tree, test_codes, test_scores)
-    return trees
 
-
-def grow_trees_together(
-    codes,
-    n_features,
-    targets,
-    starts,
-    scores,
-    test_codes,
-    test_scores,
-    n_trees,
-    options,
-    seed,
-):
-    """`grow_trees` with all threads on one tree; the same trees."""
-    trees = _no_trees(n_trees, options.leaves)
-    growth = _start(targets.shape[0], n_features, options, seed)
+    if n_threads == 1:
+        _grow_on_one_thread(codes, growth, trees, scores, targets, starts, test_codes, test_scores, options)
+        return trees
 
     def sum_up(leaf: int) -> None:
         n_rows = growth.last[leaf] - growth.first[leaf]
         firsts = (BLOCK * np.flatnonzero(growth.active)).tolist()
-        if n_rows * BLOCK * len(firsts) < _WORTH_THREADS or threads_at_hand() == 1:
-            _sum_up(codes, growth, leaf, 0, n_features)
-        else:
-            in_turns(_sum_up, [(codes, growth, leaf, one, min(one + BLOCK, n_features)) for one in firsts])
+        blocks = [(codes, growth, leaf, one, min(one + BLOCK, n_features)) for one in firsts]
+        in_turns(_sum_up, blocks, n_threads if n_rows * BLOCK * len(firsts) > _WORTH_THREADS else 1)
 
     for tree in range(n_trees):
         unit = _begin(growth, scores, targets, starts, options)
@@ -214,6 +191,20 @@ def grow_trees_together(
         _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
     return trees
+
+
+@njit(cache=True, nogil=True)
+def _grow_on_one_thread(codes, growth, trees, scores, targets, starts, test_codes, test_scores, options):
+    n_features = growth.hist.shape[1]
+    for tree in range(trees.sizes.shape[0]):
+        unit = _begin(growth, scores, targets, starts, options)
+        _sum_up(codes, growth, 0, 0, n_features)
+        _find_split(growth, 0, options)
+        while _divide_best(codes, growth, trees, tree, options.leaves):
+            _sum_up(codes, growth, growth.state[2], 0, n_features)
+            _settle(growth, options)
+        _finish(growth, trees, tree, unit, options, scores)
+        _predict(trees, tree, test_codes, test_scores)
 
 
 @njit(cache=True, nogil=True)
@@ -519,4 +510,4 @@ def _uniform(state):
     return float((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
 
 
-__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "grow_trees_together", "in_blocks", "refit_leaves"]
+__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "in_blocks", "refit_leaves"]

@@ -20,9 +20,9 @@ from ...report.contents import Baseline, Choice, Estimate, Influence, Roc, SetSi
 from ...report.inspection.rows import model_rows
 from ...report.leaderboard import BEST_FEATURE, LeaderboardTable
 from ...tables.data import RankingData
-from .details import SHOWN_FEATURES, InputColumns, shuffled_influence
+from .conclusions import SHOWN_FEATURES, InputColumns, shuffled_influence
 from .options import Learner, TrainingOptions
-from .problem import Chosen
+from .preparation import Chosen
 from .ranking import HeldOutScores, RankingProblem
 from .train import describe
 
@@ -57,9 +57,6 @@ class Candidates:
     ('linear', (719,))
     """
 
-    # How to get a linear model where it is as good as any.
-    linear_advice = ": --learner rankrls --kernel linear gives one with coefficients that can be read"
-
     def __init__(self, problem: RankingProblem):
         self.problem = problem
         self.column_shares: dict[str, float] | None = None
@@ -87,7 +84,7 @@ class Candidates:
         problem = self.problem
         self.seen = ~np.isnan(model.cv_predictions_)
         # Members that were extended beyond the sample were trained on more rows than have a fold.
-        self.is_extended = model.n_training_rows_ > np.count_nonzero(model.cv_folds_ >= 0)
+        self.is_extended = model.n_training_rows_ > int(np.count_nonzero(model.cv_folds_ >= 0))
         problem.hold_out_folds(model.cv_folds_, self.seen, one_part=self.is_extended)
         scores = np.where(self.seen, model.cv_predictions_, 0.0)
         values = problem.by_unit(scores)
@@ -255,7 +252,9 @@ class Candidates:
             steps.append(f"Allow more time: there was not enough for {' and '.join(left_out)}.")
         if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):
             text = f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell"
-            steps.append(f"{text}{self.linear_advice}.")
+            # A single learner would read all rows of a table at once.
+            advice = ": --learner rankrls --kernel linear gives one with coefficients that can be read"
+            steps.append(f"{text}{'' if self.problem.note_on_parts else advice}.")
         low, high = self._estimate.interval
         if high - low > 2 * _WIDE:
             unit = "queries" if division.unit == "query" else "rows"

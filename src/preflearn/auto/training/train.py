@@ -12,11 +12,9 @@ from sklearn.pipeline import Pipeline
 
 from ... import __version__
 from ...report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes, TrainingReport
-from .conclusions import conclude
-from .details import influence_of, with_details
+from .conclusions import Problem, conclude, influence_of, with_details
 from .options import Learner
 from .preparation import prepare
-from .problem import Problem
 
 Tell = Callable[[str], None]
 
