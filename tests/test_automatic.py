@@ -24,11 +24,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
-from preflearn.auto import boosting, candidates, combination, extension, fitting, kernels
-from preflearn.auto._loops import boosting as loops_boosting
-from preflearn.auto._loops import trees as loops_trees
-from preflearn.auto._loops.boosting import TreeOptions, grow_trees, in_blocks
-from preflearn.auto._loops.quantiles import normal_quantiles, shares_below
+from preflearn.auto import _loops, candidates, combination, extension, fitting, kernels
+from preflearn.auto import trees as trees_module
+from preflearn.auto._loops import TreeOptions, grow_trees, in_blocks, normal_quantiles, shares_below
 from preflearn.auto.candidates import Pace, Preset
 from preflearn.auto.combination import FoldScores, centred, choose_combination, combine, nested
 from preflearn.auto.extension import Binned, MoreRows
@@ -160,7 +158,7 @@ def test_trees_predict_as_walks_do(leaves, monkeypatch):
 
 
 def test_a_long_tree_is_walked_to_its_end():
-    n = 2 * loops_trees._FEW_NODES
+    n = 2 * _loops._FEW_NODES
     left = np.r_[np.arange(1, n), 0, 0]
     nodes = (
         np.array([0]),
@@ -170,7 +168,7 @@ def test_a_long_tree_is_walked_to_its_end():
         left.copy(),
         np.arange(n + 1.0),
     )
-    assert (loops_trees.add_up_trees(np.zeros((20, 1), np.float32), *nodes) == n - 1).all()
+    assert (_loops.add_up_trees(np.zeros((20, 1), np.float32), *nodes) == n - 1).all()
 
 
 @pytest.mark.parametrize("m", [1, 16, 17, 300])
@@ -246,10 +244,10 @@ def test_trees_that_look_at_some_blocks_of_features_equal_the_slow_version(data)
     codes = rng.integers(0, 4, size=(m, n)).astype(np.uint8)
     qid, t, begun = np.sort(rng.integers(0, 3, size=m)), rng.normal(size=m), rng.normal(size=m)
     how = TreeOptions(64, 4, 2, 0.3, 0.5, 1.0, n_blocks)
-    growth = loops_boosting._start(m, n, how, 0)
+    growth = _loops._start(m, n, how, 0)
     looked_at = []
     for _ in range(3):
-        loops_boosting._draw_blocks(growth, n_blocks)
+        _loops._draw_blocks(growth, n_blocks)
         assert np.count_nonzero(growth.active) == n_blocks
         looked_at.append(np.flatnonzero(np.repeat(growth.active, 16)[:n]))
     _, found, _ = boost(codes, t, qid, 3, 4, 0.3, 2, 0.5, n_blocks=n_blocks, begun=begun)
@@ -297,7 +295,7 @@ def test_several_threads_grow_the_same_trees_as_one(monkeypatch):
     rng = np.random.default_rng(0)
     codes, qid = rng.integers(0, 64, size=(900, 37)).astype(np.uint8), np.repeat(np.arange(90), 10)
     t = np.sin(codes[:, 3] / 9.0) + (codes[:, 20] > 30) * (codes[:, 36] > 20) + rng.normal(size=900)
-    monkeypatch.setattr(loops_boosting, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(_loops, "_WORTH_THREADS", 0)
     for share, n_blocks in ((1.0, 99), (0.5, 99), (1.0, 2)):
         how = {"share": share, "n_blocks": n_blocks, "test": codes}
         alone, together = (boost(codes, t, qid, 5, 9, n_threads=n, **how) for n in (1, 3))
@@ -534,7 +532,7 @@ def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
 @pytest.fixture
 def small_trees(monkeypatch):
     """The choice among members is what is tested, not the members."""
-    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(trees_module, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
 
 
@@ -628,7 +626,7 @@ def test_tiny_tables_are_ranked_or_refused(data):
     order = rng.permutation(m)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(boosting, "_STAGES", (5,))
+        patch.setattr(trees_module, "_STAGES", (5,))
         patch.setattr(candidates, "_RANDOM", 4)
         try:
             found = AutoRanker(random_state=0).fit(X, y, qid=qid).predict(X, qid=qid)
@@ -795,11 +793,11 @@ def test_leaves_that_are_fitted_again_equal_the_slow_version(seed):
     grown, _, _ = boost(bins.codes_of(X), t, qid, 3, 5, least=3, n_bins=16)
     trees = TreeSum.of_boosting([grown], bins)
     binned = Binned(codes, t, queries.starts, begun.copy())
-    refitted = boosting._Refitted(binned, bins.codes_of(new), np.zeros(7), trees, bins)
+    refitted = trees_module._Refitted(binned, bins.codes_of(new), np.zeros(7), trees, bins)
     refitted.grow(2)
     first = refitted.values[-1].copy()
     added = refitted.grow(1)
-    values, scores = oracles.refitted_leaves(X, trees, t, qid, begun, boosting._RATE, boosting._RIDGE)
+    values, scores = oracles.refitted_leaves(X, trees, t, qid, begun, trees_module._RATE, trees_module._RIDGE)
     np.testing.assert_allclose(refitted.values[-1], values, atol=1e-12)
     np.testing.assert_allclose(binned.begun, scores, atol=1e-12)
     np.testing.assert_allclose(added, trees.with_values(values).predict(new), atol=1e-12)
@@ -814,7 +812,7 @@ def corrected(monkeypatch, small_trees):
     monkeypatch.setattr(fitting, "_MOST_ROWS", 600)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 700)
     monkeypatch.setattr(kernels, "n_basis", lambda n_rows: 10)
-    monkeypatch.setattr(boosting, "_REFITTED", (3, 6, 9))
+    monkeypatch.setattr(trees_module, "_REFITTED", (3, 6, 9))
     X, y, qid = make_data(3_000)
     found = []
     correct = extension.correct
@@ -858,13 +856,13 @@ def test_nothing_is_corrected_under_a_time_limit_without_kernels_or_in_vain(corr
         return " ".join(one.detail for one in model.leaderboard_)
 
     assert "corrected" not in details(time_limit=1e6) and "corrected" not in details(preset="fast")
-    refit = boosting.refit_leaves
+    refit = trees_module.refit_leaves
 
     def in_vain(*arguments):
         refit(*arguments[:9], -0.5, *arguments[10:])
 
     assert "corrected" in details()
-    monkeypatch.setattr(boosting, "refit_leaves", in_vain)
+    monkeypatch.setattr(trees_module, "refit_leaves", in_vain)
     assert "corrected" not in details()
 
 
@@ -1046,7 +1044,7 @@ def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
     first, second = (
         candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
     )
-    trees = candidates.Candidate("trees", ("plain",), boosting.cost, boosting.boosted_trees)
+    trees = candidates.Candidate("trees", ("plain",), trees_module.cost_of_trees, trees_module.boosted_trees)
     task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
     pace = Pace(task, 40)
     work, alone = pace.work(first), pace.work(trees)
@@ -1073,7 +1071,7 @@ def test_what_ends_early_does_not_make_others_look_fast(name, best, monkeypatch)
     """Of trees or rounds that held-out rows did not ask for nothing is learned about the machine."""
     monkeypatch.setattr(candidates, "n_threads", lambda: 2)
     cost, train = {
-        "trees": (boosting.cost, boosting.boosted_trees),
+        "trees": (trees_module.cost_of_trees, trees_module.boosted_trees),
         "kernel": (kernels.cost, kernels.learned_kernel),
     }[name]
     one = candidates.Candidate(name, ("plain",), cost, train)
@@ -1100,7 +1098,7 @@ def test_candidates_that_would_exceed_the_time_limit_are_left_out(limit, monkeyp
 
     monkeypatch.setattr(kernels.Search, "advance", too_long)
     if limit < 1:  # trees take about a second
-        monkeypatch.setattr(boosting, "_grow_in_stages", too_long)
+        monkeypatch.setattr(trees_module, "_grow_in_stages", too_long)
     X, y, qid = make_data(5_000, n=40, size=20)
     board = AutoRanker(random_state=0, time_limit=limit).fit(X, y, qid=qid).leaderboard_
     left_out = [one.name for one in board if one.detail == "left out: time limit"]

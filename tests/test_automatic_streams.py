@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from preflearn import AutoRanker
-from preflearn.auto import boosting, candidates, fitting
+from preflearn.auto import candidates, fitting, trees
 from preflearn.auto import sample as sample_module
 from preflearn.auto.sample import QuerySample, rows_to_keep
 from preflearn.learners.streaming.checkpoint import CheckpointError
@@ -41,7 +41,7 @@ def make_small(patch):
     patch.setattr(sample_module, "MOST_ROWS", 400)
     patch.setattr(fitting, "MOST_ROWS", 400)
     patch.setattr(fitting, "_MOST_ROWS", 200)
-    patch.setattr(boosting, "_STAGES", (5, 10))
+    patch.setattr(trees, "_STAGES", (5, 10))
     patch.setattr(candidates, "_RANDOM", 8)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from preflearn.auto import boosting, candidates, fitting, kernels, sample
+from preflearn.auto import candidates, fitting, kernels, sample, trees
 from preflearn.cli import large
 from preflearn.io import load_model, model_info, read_table, write_ranking
 from preflearn.tables.sizes import TableSize, size_of
@@ -54,7 +54,7 @@ def little_memory(monkeypatch):
     monkeypatch.setattr(large, "_COPIES", 10**12)
     monkeypatch.setattr(large, "_EXPANDED", 10**12)
     monkeypatch.setattr(fitting, "_MOST_ROWS", SAMPLE)
-    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(trees, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
     monkeypatch.setattr(kernels, "_ROUNDS", 1)
 

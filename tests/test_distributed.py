@@ -404,11 +404,11 @@ def ranked_rows(m=600, seed=0):
 
 @pytest.fixture
 def quick_automatic(monkeypatch):
-    from preflearn.auto import boosting, fitting
+    from preflearn.auto import fitting, trees
 
     monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
     monkeypatch.setattr(fitting, "_REFITTED_CELLS", 0)
-    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(trees, "_STAGES", (5, 10))
 
 
 @pytest.mark.parametrize("most", [None, 300])

@@ -10,11 +10,10 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
-from preflearn.auto import Entry, boosting, candidates, fitting, kernels
-from preflearn.auto.training.automatic import Candidates
+from preflearn.auto import Entry, candidates, fitting, kernels, trees
 from preflearn.auto.training.options import Learner, TrainingOptions
 from preflearn.auto.training.ranking import RankingProblem
-from preflearn.auto.training.train import describe, train
+from preflearn.auto.training.train import Candidates, describe, train
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence
@@ -171,7 +170,7 @@ def test_a_sample_of_many_rows(monkeypatch, with_queries):
 def test_members_that_were_extended_say_what_was_held_out(monkeypatch, with_queries):
     """One fold of the sample is held out from all members: nothing else may be claimed."""
     monkeypatch.setattr(fitting, "_MOST_ROWS", 300)
-    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(trees, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
     monkeypatch.setattr(kernels, "_ROUNDS", 1)
     X, y, qid, names = shop(40)

@@ -21,10 +21,10 @@ from ..model_selection._choice import choose
 from ..model_selection._held_out import HeldOut
 from ..numerics.threads import in_turns, n_threads, threads_limited
 from ..squared.holdout.base import rows_outside
-from . import boosting, kernels
+from . import kernels
 from .combination import centred, nested
 from .tasks import Member, Task
-from .trees import TreeSum
+from .trees import TreeSum, boosted_trees, cost_of_trees
 
 # Random trees without a fold.
 _RANDOM = 32
@@ -177,7 +177,7 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
             "best single feature", standardised, _cost_of_sorting, single_feature, is_simple=True, joins=False
         ),
         # Before the kernels: under a time limit, a race could use up the time and leave no member.
-        Candidate("boosted trees", plain + both_relative, boosting.cost, boosting.boosted_trees),
+        Candidate("boosted trees", plain + both_relative, cost_of_trees, boosted_trees),
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
     ]
     if n_rows >= _MORE_VIEWS_FROM:
@@ -286,7 +286,7 @@ _RATES: dict[Any, float] = {
     linear: 5e9,
     single_feature: 5e9,
     kernels.learned_kernel: 1.8e10,
-    boosting.boosted_trees: 8e8,
+    boosted_trees: 8e8,
     random_trees: 8e8,
 }
 # Processors that the folds of a candidate keep busy, at most.

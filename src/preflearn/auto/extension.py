@@ -25,15 +25,14 @@ from ..progress import Stages
 from ..squared.curves import Curves
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.expansion import Moments, kernel_moments
-from ._loops.boosting import in_blocks
-from .boosting import boosted_trees, refit_trees
+from ._loops import in_blocks
 from .combination import FoldScores, centred, choose_combination, clearly_positive
 from .features import Features, Views
 from .kernels import described, learned_kernel
 from .leaderboard import Attempt, Trial, name_of_model
 from .prediction import WeightedMembers
 from .tasks import Task
-from .trees import Bins, TreeSum
+from .trees import Bins, TreeSum, boosted_trees, refit_trees
 
 # Rows that kernels learn from at most: their basis vectors limit what more rows could teach
 # (benchmarks/rows_needed.py).

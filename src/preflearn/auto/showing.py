@@ -118,7 +118,7 @@ def write_report_of(
     model: Any, path: str | os.PathLike[str] | None, X: Any, y: Any, qid: Any, title: str
 ) -> Any:
     """The report about a model, written to a file where there is a path."""
-    from .training.automatic import report_of
+    from .training.train import report_of
 
     found = report_of(model, X, y, qid, title)
     if path is not None:
