@@ -34,7 +34,8 @@ def scores_by_query(
     m = rows.shape[0]
     # A query that is most of the work is better divided among the threads.
     if m <= _ROWS_OF_QUERIES or queries.counts.max() > m // threads_at_hand():
-        return scores(rows, queries)
+        with blas_at_rest(m <= _ROWS_OF_QUERIES):
+            return scores(rows, queries)
     # A part begins with the query in which a multiple of the number of rows lies.
     begin = np.unique(np.searchsorted(queries.starts[1:], np.arange(0, m, _ROWS_OF_QUERIES), side="right"))
     ends = np.append(begin[1:], queries.n_groups)
