@@ -29,7 +29,7 @@ from sklearn.tree import ExtraTreeRegressor
 
 from _harness import arguments, write_results
 from preflearn import AutoRanker, RankRLS
-from preflearn.auto.curves import KernelAndCurves
+from preflearn.auto.kernels import KernelAndCurves
 from preflearn.auto.trees import TreeSum
 from preflearn.io import save_model, to_onnx
 from preflearn.kernels.functions import Kernel

@@ -24,7 +24,7 @@ from distributed import Client, LocalCluster
 from _harness import arguments, report, write_results
 from out_of_core import _TEST, N_FEATURES, peak_mb, rows_of
 from preflearn import AutoRanker, RankRLS, RankSVM
-from preflearn.auto import ranker
+from preflearn.auto import fitting
 from preflearn.distributed import fit
 
 _QUERY = 20
@@ -97,7 +97,7 @@ def partitions(n_rows: int) -> list[da.Array]:
 
 def automatic(n_rows: int, sample: int) -> dict:
     """AutoRanker, all candidates: two workers against a stream of the same rows in chunks of twice the size."""
-    ranker._MOST_ROWS = sample
+    fitting._MOST_ROWS = sample
     chunks = n_rows // (2 * _PARTITION)
     seconds = {}
     start, cpu = time.perf_counter(), time.process_time()

@@ -5,7 +5,7 @@
     python benchmarks/out_of_core.py --rows 10000000 --parts passes training --preset fast
 
 The rows are generated block by block (the same for every run), written to a temporary folder and removed afterwards.
-"passes" reads, samples and prepares without training. Each part runs in a process of its own, whose peak memory
+"passes" reads and keeps rows without training. Each part runs in a process of its own, whose peak memory
 (resident set, imports included) is that of the whole run.
 """
 
@@ -24,9 +24,7 @@ import numpy as np
 
 from _harness import write_blocks, write_results
 from preflearn import AutoRanker
-from preflearn.auto.features import Features
-from preflearn.auto.resuming import Run
-from preflearn.auto.streams import Preparation, StreamedRows, UnitScale
+from preflearn.auto.sample import RowsInParts
 from preflearn.io import iter_ranking
 from preflearn.learners.streaming.sources import as_source
 from preflearn.metrics import concordance, ndcg
@@ -80,25 +78,11 @@ class Clock:
 def passes(path: str, clock: Clock) -> None:
     """What reading costs, without anything that learns."""
     clock("reading", lambda: sum(len(chunk) for chunk in iter_ranking(path)))
-    rows = StreamedRows(as_source(path, {}, verbose=False))
-    sample = clock("sample", rows.sample, 60_000)
-    X, y, keys = sample.table()
-    prepare = Preparation(None, np.unique(keys[: len(keys) // 5]), UnitScale(y))
-    clock("preparation", lambda: sum(1 for _ in rows.over(prepare, lambda chunk: None)))
-    features = Features().fit(X)
-    view = ("quantiles", "relative")
-    count = rows.over(prepare, lambda chunk: len(features.views(chunk.X, chunk.queries)[view]))
-    clock("preparation and quantiles", lambda: sum(count))
+    clock("rows that are kept", RowsInParts(as_source(path, {}, verbose=False)).keep)
 
 
 def training(path: str, clock: Clock, preset: str | None) -> dict:
     """A model of all rows, and how it orders rows that it has not seen."""
-    extended = Run.extended
-
-    def timed(run, name, extend, everything):
-        return clock(f"{name}, all rows", extended, run, name, extend, everything)
-
-    Run.extended = timed  # type: ignore[method-assign]
     folder = Path(path).parent
     model = AutoRanker(random_state=0, preset=preset)
     clock("training, everything", lambda: model.fit_stream(path, checkpoint=folder / "checkpoint"))

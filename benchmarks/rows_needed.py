@@ -21,8 +21,7 @@ from peers import Part
 from preflearn import AutoRanker
 from preflearn.auto import kernels
 from preflearn.auto.features import Features
-from preflearn.auto.streams import UnitScale
-from preflearn.auto.tasks import Task
+from preflearn.auto.tasks import Task, UnitScale
 from preflearn.comparisons import encode_queries
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection._choice import read_scoring

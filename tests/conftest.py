@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 # With `pytest -n 2` every worker would start one BLAS thread per core, and they would get in each other's way.
@@ -17,19 +16,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def forget_stale_loops() -> None:
-    """Delete compiled loops that are older than the modules they call: Numba looks at the file of a loop only."""
-    source = ROOT / "src" / "preflearn"
-    called = (source / "numerics/vectors.py").stat().st_mtime
-    for cached in source.rglob("__pycache__/*.nb[ci]"):
-        with suppress(FileNotFoundError):  # another worker was faster
-            if cached.stat().st_mtime < called:
-                cached.unlink()
-
-
-forget_stale_loops()
 
 # No deadline: the first example of a test may compile a loop. In continuous integration the examples are the
 # same each time, so that a red run can be repeated, and fewer, so that it ends in time; elsewhere they differ, so

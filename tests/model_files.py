@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.tree import ExtraTreeRegressor
 
 import preflearn as pl
-from preflearn.auto.curves import KernelAndCurves
+from preflearn.auto.kernels import KernelAndCurves
 from preflearn.auto.trees import TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.feature_selection import GreedySelector

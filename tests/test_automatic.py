@@ -24,26 +24,20 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import AutoRanker, RankRLS, RankRLSCV
-from preflearn.auto import boosting, candidates, combination, correction, extension, kernels, ranker, timing
-from preflearn.auto import everything as everything_module
-from preflearn.auto._loops import boosting as loops_boosting
-from preflearn.auto._loops.boosting import TreeOptions, grow_trees, grow_trees_together, in_blocks
-from preflearn.auto._loops.quantiles import normal_quantiles, shares_below
-from preflearn.auto._loops.trees import LeafMasks, Nodes, add_up_trees
+from preflearn.auto import _loops, candidates, combination, extension, fitting, kernels
+from preflearn.auto import trees as trees_module
+from preflearn.auto._loops import TreeOptions, grow_trees, in_blocks, normal_quantiles, shares_below
+from preflearn.auto.candidates import Pace, Preset
 from preflearn.auto.combination import FoldScores, centred, choose_combination, combine, nested
-from preflearn.auto.curves import KernelAndCurves, as_estimator, described
-from preflearn.auto.everything import Binned, Chunk, Everything
-from preflearn.auto.features import PARTS, Features
-from preflearn.auto.presets import Preset
-from preflearn.auto.streams import StreamedRows, UnitScale
-from preflearn.auto.tasks import Extension
-from preflearn.auto.timing import Pace
+from preflearn.auto.extension import Binned, MoreRows
+from preflearn.auto.features import Features
+from preflearn.auto.kernels import KernelAndCurves, as_estimator, described
+from preflearn.auto.tasks import UnitScale
 from preflearn.auto.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.comparisons.queries import QueryComparisons
 from preflearn.io import load_model, save_model, to_onnx
 from preflearn.kernels.functions import Kernel
-from preflearn.learners.streaming.sources import as_source
 from preflearn.metrics import concordance, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
@@ -52,7 +46,6 @@ from preflearn.squared import expansion
 from preflearn.squared.curves import Curves
 from preflearn.squared.expansion import kernel_moments, solve_expansion
 from preflearn.tables.models.files import write_model
-from strategies import examples
 
 KERNEL = "learned kernel, quantiles and query"
 
@@ -68,7 +61,7 @@ def make_data(m=120, n=5, size=10, seed=0):
 def fitted():
     X, y, qid = make_data(300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranker, "_REFITTED_CELLS", 0)
+        patch.setattr(fitting, "_REFITTED_CELLS", 0)
         return AutoRanker(random_state=0).fit(X, y, qid=qid), X, y, qid
 
 
@@ -76,7 +69,7 @@ def fitted():
 def without_refitting(request, monkeypatch):
     """Repeating the procedure for each fold takes six times as long: only where that is what is tested."""
     if "refitting" not in request.fixturenames:
-        monkeypatch.setattr(ranker, "_REFITTED_CELLS", 0)
+        monkeypatch.setattr(fitting, "_REFITTED_CELLS", 0)
 
 
 @parametrize_with_checks(
@@ -131,35 +124,51 @@ def test_trees_in_arrays_predict_as_scikit_learn_does(m):
     assert found.feature_importances_.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("leaves", [1, 2, 8, 16, 17, 32, 33, 64, 65])
-def test_trees_as_bits_of_leaves_predict_as_walks_do(leaves):
+def walk(trees, x):
+    """The score of one row, node after node."""
+    total = 0.0
+    for root in trees.roots_:
+        node = root
+        while trees.left_[node] > 0:
+            goes_left = x[trees.feature_[node]] <= trees.threshold_[node]
+            node = trees.left_[node] if goes_left else trees.right_[node]
+        total += trees.value_[node]
+    return total
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 8, 64, 65, 90])
+def test_trees_predict_as_walks_do(leaves, monkeypatch):
     rng = np.random.default_rng(leaves)
     X = np.round(rng.normal(size=(300, 5)), 1).astype(np.float32)
     y = X[:, 0] * X[:, 1] + rng.normal(size=300)
     grown = [ExtraTreeRegressor(max_leaf_nodes=max(2, leaves), random_state=k) for k in range(4)]
     sums = TreeSum.of_mean([one.fit(X, y if leaves > 1 else 0 * y) for one in grown])
-    nodes = Nodes(sums.roots_, sums.feature_, sums.threshold_, sums.left_, sums.right_, sums.value_)
-    masks = LeafMasks.of(nodes)
-    assert (masks is None) == (leaves > 64)
+    assert (sums.threshold_ == sums.threshold_.astype(np.float32)).all()
     # Values on thresholds, next to them, and those that are not numbers go the same way.
     rows = np.tile(X, (2, 1))
     rows[:200] = rng.choice(sums.threshold_, size=(200, 5)).astype(np.float32)
     rows[200:230, 2], rows[230:260, 1], rows[260:290, 0] = np.nan, np.inf, -np.inf
-    expected = add_up_trees(rows, nodes, None)
-    np.testing.assert_array_equal(add_up_trees(rows, nodes, masks), expected)
-    for n in (1, 2, 9, 64, 65):
-        np.testing.assert_array_equal(add_up_trees(rows[:n], nodes, masks), expected[:n])
-
-
-def test_nodes_that_several_trees_share_are_walked():
-    # A loaded file may hold such nodes: there is no numbering of leaves, and no endless one either.
-    n = 40
-    left = np.r_[np.arange(1, n), 0, 0]
-    nodes = Nodes(
-        np.array([0]), np.zeros(n + 1, int), np.linspace(-1, 1, n + 1), left, left.copy(), np.arange(n + 1.0)
+    expected = np.array([walk(sums, x) for x in rows])
+    for n in (1, 2, 9, 64, 65, 600):
+        np.testing.assert_allclose(sums.predict(rows[:n]), expected[:n], rtol=1e-12, atol=1e-14)
+    # scikit-learn compares with thresholds that are not float32 numbers.
+    np.testing.assert_allclose(
+        sums.predict(rows[:200]), np.mean([one.predict(rows[:200]) for one in grown], axis=0), atol=1e-9
     )
-    assert LeafMasks.of(nodes) is None
-    assert (add_up_trees(np.zeros((20, 1), np.float32), nodes, None) == n - 1).all()
+
+
+def test_a_long_tree_is_walked_to_its_end():
+    n = 2 * _loops._FEW_NODES
+    left = np.r_[np.arange(1, n), 0, 0]
+    nodes = (
+        np.array([0]),
+        np.zeros(n + 1, int),
+        np.linspace(-1, 1, n + 1),
+        left,
+        left.copy(),
+        np.arange(n + 1.0),
+    )
+    assert (_loops.add_up_trees(np.zeros((20, 1), np.float32), *nodes) == n - 1).all()
 
 
 @pytest.mark.parametrize("m", [1, 16, 17, 300])
@@ -194,7 +203,7 @@ def boost(
     ridge=1.0,
     share=1.0,
     test=None,
-    grow=grow_trees,
+    n_threads=1,
     n_bins=64,
     n_blocks=99,
     begun=None,
@@ -203,7 +212,7 @@ def boost(
     scores, test = np.zeros(len(t)) if begun is None else begun.copy(), codes[:0] if test is None else test
     predicted = np.zeros(len(test))
     how = TreeOptions(n_bins, leaves, least, rate, ridge, share, n_blocks)
-    grown = grow(blocks, n, t, queries.starts, scores, test, predicted, n_trees, how, 0)
+    grown = grow_trees(blocks, n, t, queries.starts, scores, test, predicted, n_trees, how, 0, n_threads)
     return grown, scores, predicted
 
 
@@ -235,10 +244,10 @@ def test_trees_that_look_at_some_blocks_of_features_equal_the_slow_version(data)
     codes = rng.integers(0, 4, size=(m, n)).astype(np.uint8)
     qid, t, begun = np.sort(rng.integers(0, 3, size=m)), rng.normal(size=m), rng.normal(size=m)
     how = TreeOptions(64, 4, 2, 0.3, 0.5, 1.0, n_blocks)
-    growth = loops_boosting._start(m, n, how, 0)
+    growth = _loops._start(m, n, how, 0)
     looked_at = []
     for _ in range(3):
-        loops_boosting._draw_blocks(growth, n_blocks)
+        _loops._draw_blocks(growth, n_blocks)
         assert np.count_nonzero(growth.active) == n_blocks
         looked_at.append(np.flatnonzero(np.repeat(growth.active, 16)[:n]))
     _, found, _ = boost(codes, t, qid, 3, 4, 0.3, 2, 0.5, n_blocks=n_blocks, begun=begun)
@@ -247,207 +256,49 @@ def test_trees_that_look_at_some_blocks_of_features_equal_the_slow_version(data)
 
 
 @pytest.mark.parametrize("has_queries", [True, False])
-def test_trees_see_a_sample_that_does_not_depend_on_the_chunks(has_queries, monkeypatch):
-    """Above the limit whole queries, or rows of a single one, are taken, wherever they stand."""
-    monkeypatch.setattr(everything_module, "MOST_ROWS", 1_500)
-    X, y, qid = make_data(6_000, n=3, size=6)
-    qid = qid if has_queries else np.zeros(6_000, dtype=int)
-    features, view = Features().fit(X), ("plain", "relative") if has_queries else ("plain",)
-    bins = Bins(features.views(X, encode_queries(qid, 6_000))[view], 64)
-
-    def taken(rows, n_chunks):
-        parts = np.split(rows, n_chunks)
-        chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
-        everything = Everything(features, lambda f: map(f, chunks), 6_000, 0, is_global=not has_queries)
-        codes, targets, starts, _ = everything.binned(bins, view)
-        assert codes.shape[1] == len(targets) == starts[-1]
-        return sorted(map(tuple, np.column_stack([codes[0, :, :3], targets]).tolist())), np.diff(starts)
-
-    found, sizes = taken(np.arange(6_000), 1)
-    assert 1_200 < len(found) < 1_800
-    backwards = np.arange(6_000)[::-1]
-    again, _ = taken(backwards, 10)
-    assert found == again
-    assert set(sizes) == {6} if has_queries else sizes.sum() == len(found)
-
-
-@pytest.mark.parametrize("has_queries", [True, False])
-def test_kernels_learn_from_the_rows_that_trees_see_whatever_the_chunks_are(has_queries, monkeypatch):
-    """Some chunks are so small that nothing is taken from them; queries of one row are among the others."""
-    monkeypatch.setattr(everything_module, "MOST_ROWS", 500)
-    X, y, qid = make_data(2_000, n=3, size=5)
-    qid = np.where(np.arange(2_000) < 100, 1_000 + np.arange(2_000), qid) if has_queries else 0 * qid
+@pytest.mark.parametrize("chunk_rows", [7, 500])
+def test_trees_see_all_rows_and_kernels_a_part_of_them(has_queries, chunk_rows, monkeypatch):
+    """Chunks do not matter; kernels learn from whole queries, or rows of a single one."""
+    monkeypatch.setattr(extension, "CHUNK_ROWS", chunk_rows)
+    X, y, qid = make_data(600, n=3, size=6)
+    qid = np.where(np.arange(600) < 30, 1_000 + np.arange(600), qid) if has_queries else 0 * qid
+    order, queries = order_by_content(X, y[:, None], encode_queries(qid, 600))
+    held = np.flatnonzero(queries.codes < 3) if has_queries else np.arange(0, 600, 9)
     features, view = Features().fit(X), ("quantiles", "relative") if has_queries else ("quantiles",)
-    V = features.views(X, encode_queries(qid, 2_000))[view]
-    kernel, basis = Kernel("rbf", 0.3), V[::100]
-
-    def everything(n_chunks):
-        parts = np.split(np.arange(2_000), n_chunks)
-        chunks = [Chunk(X[one], y[one], encode_queries(qid[one], len(one))) for one in parts]
-        return Everything(
-            features, lambda f, skip=0: map(f, chunks[skip:]), 2_000, 0, is_global=not has_queries
-        )
-
-    found = [everything(n).kernel_moments(kernel, basis, None, view) for n in (1, 400)]
-    # What trees see: plain features tell which rows these are.
-    bins = Bins(X, 255)
-    _, targets, starts, _ = everything(1).binned(bins, ("plain",))
-    assert 350 < found[0].n_rows == found[1].n_rows == len(targets) < 650 and everything(1).n_learned() == 500
-    one, other = (moments.gram if has_queries else moments.scatter for moments in found)
-    np.testing.assert_allclose(one, other, atol=1e-12 * np.abs(one).max())
-    rows = np.flatnonzero(_drawn_rows(everything(1)))
-    assert rows.shape[0] == found[0].n_rows
-    assert not has_queries or not np.isin(qid[rows], np.delete(qid, rows)).any()
-    within = encode_queries(qid[rows], len(rows))
-    L = QueryComparisons(y[rows, None], within, weighting="item").to_dense()
-    K = kernel.matrix(V[rows], basis)
-    np.testing.assert_allclose(one, K.T @ L @ K, atol=1e-10 * np.abs(one).max())
-
-
-def _drawn_rows(everything):
-    """Which rows are taken, by a second look at the chunk that all of them are in."""
-    (taken,) = everything.over(everything_module._Draw(500 / 2_000, everything.is_global)._is_taken)
-    return taken
-
-
-@pytest.mark.parametrize("has_queries", [True, False])
-def test_of_equal_queries_or_rows_a_share_is_taken(has_queries, monkeypatch):
-    """Users who rate the same items, or a ranking with few distinct rows: neither all of them nor none."""
-    monkeypatch.setattr(everything_module, "MOST_ROWS", 1_000)
-    X, qid = np.tile(np.arange(5.0)[:, None], (1_000, 2)), np.repeat(np.arange(1_000), 5)
-    y = np.random.default_rng(0).normal(size=5_000)
-    chunk = Chunk(X, y, encode_queries(qid if has_queries else 0 * qid, 5_000))
-    features = Features().fit(X)
-    everything = Everything(features, lambda f: map(f, [chunk]), 5_000, 0, is_global=not has_queries)
-    codes, targets, starts, _ = everything.binned(Bins(X, 64), ("plain",))
-    assert 800 < len(targets) < 1_200
-    counts = np.bincount(codes[0, :, 0])
-    assert np.all(counts[counts > 0] == counts.max()) if has_queries else counts[counts > 0].min() > 120
-    assert np.count_nonzero(counts) == 5 and starts[-1] == len(targets)
-
-
-@st.composite
-def queries_to_draw_from(draw):
-    """Rows, their queries, and where chunks are cut; queries and rows come more than once, in other orders."""
-    n = draw(st.integers(1, 3))
-    value = st.sampled_from([0.0, -0.0, 1.0, -1.5, 1e300, 5e-324]) | st.floats(
-        allow_nan=False, allow_infinity=False
+    more = MoreRows.without(held, features, X, y, order, queries, 0)
+    rows = np.delete(order, held)
+    V, within = (
+        features.views(X[rows], encode_queries(qid[rows], len(rows)))[view],
+        encode_queries(qid[rows], len(rows)),
     )
-    row = st.lists(value, min_size=n, max_size=n)
-    found = draw(st.lists(st.lists(row, min_size=1, max_size=4), min_size=1, max_size=8))
-    for place in draw(st.lists(st.integers(0, len(found) - 1), max_size=8)):
-        found.append(draw(st.permutations(found[place])))
-    found = draw(st.permutations(found))
-    cuts = sorted(draw(st.sets(st.integers(0, len(found)), max_size=4)))
-    return found, [0, *cuts, len(found)]
+    bins = Bins(V, 64)
+    codes, targets, starts, begun = more.binned(bins, view, lambda views: views[view][:, 0])
+    np.testing.assert_array_equal(codes, in_blocks(bins.codes_of(V)))
+    np.testing.assert_array_equal(targets, y[rows])
+    np.testing.assert_array_equal(begun, V[:, 0])
+    assert (np.diff(qid[rows])[starts[1:-1] - 1] != 0).all() and len(starts) == within.n_groups + 1
+    kernel, basis = Kernel("rbf", 0.3), V[::100]
+    for most in (10_000, 200):
+        monkeypatch.setattr(extension, "MOST_KERNEL_ROWS", most)
+        taken = more.queries.sample(most)
+        assert len(taken) == len(rows) if most > 600 else 150 < len(taken) <= 200
+        found = more.kernel_moments(kernel, basis, None, view)
+        L = QueryComparisons(
+            y[rows[taken], None], encode_queries(qid[rows[taken]], len(taken)), weighting="item"
+        ).to_dense()
+        K = kernel.matrix(V[taken], basis)
+        gram = found.gram if has_queries else found.scatter
+        np.testing.assert_allclose(gram, K.T @ L @ K, atol=1e-10 * np.abs(gram).max())
 
 
-def as_chunk(queries, shuffle):
-    """Rows of some queries as a chunk, in any order; the targets are the numbers of the rows."""
-    X = np.array([row for query in queries for row in query])
-    qid = np.repeat(np.arange(len(queries)), [len(query) for query in queries])
-    order = shuffle(np.arange(X.shape[0]))
-    return Chunk(X[order], np.arange(X.shape[0], dtype=float), encode_queries(qid[order], X.shape[0]))
-
-
-@examples(200)
-@given(
-    queries_to_draw_from(), st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.randoms()
-)
-def test_the_queries_drawn_are_those_of_the_slow_version(problem, share, is_global, random):
-    queries, cuts = problem
-    draw = everything_module._Draw(share, is_global)
-
-    def shuffle(rows):
-        return np.array(random.sample(rows.tolist(), len(rows)))
-
-    for first, last in zip(cuts[:-1], cuts[1:]):
-        if first == last:
-            continue
-        chunk = as_chunk(queries[first:last], shuffle)
-        found = draw(chunk)
-        expected = oracles.drawn_rows(chunk.X, chunk.queries.codes.tolist(), share, is_global)
-        if share == 1.0:
-            assert expected == list(range(len(chunk.y)))
-        if found is None:
-            assert expected == []
-            continue
-        np.testing.assert_array_equal(found.y, expected)
-        np.testing.assert_array_equal(found.X, chunk.X[expected])
-        same = np.equal.outer(chunk.queries.codes[expected], chunk.queries.codes[expected])
-        np.testing.assert_array_equal(np.equal.outer(found.queries.codes, found.queries.codes), same)
-
-
-@examples(100)
-@given(queries_to_draw_from(), st.floats(0, 1), st.booleans(), st.randoms())
-def test_the_draw_depends_on_contents_alone(problem, share, is_global, random):
-    """Whatever the chunks and the order of rows, each of different queries is taken or not; of equal ones as many."""
-    queries, cuts = problem
-    draw = everything_module._Draw(share, is_global)
-
-    def contents(chunks):
-        taken = [draw(one) for one in chunks]
-        rows = [row.tobytes() for one in taken if one is not None for row in one.X]
-        return sorted(rows)
-
-    def shuffle(rows):
-        return np.array(random.sample(rows.tolist(), len(rows)))
-
-    # In one chunk, duplicates included.
-    other = random.sample(queries, len(queries))
-    assert contents([as_chunk(queries, lambda rows: rows)]) == contents([as_chunk(other, shuffle)])
-    # In several, those that are there once.
-    once, seen = [], set()
-    for query in queries:
-        key = {np.array(row).tobytes() for row in query}
-        if len(key) == len(query) and not key & seen:
-            once.append(query)
-            seen |= key
-    if not once:
-        return
-    parts = [once[a:b] for a, b in zip(cuts[:-1], cuts[1:]) if once[a:b]]
-    assert contents([as_chunk(once, shuffle)]) == contents([as_chunk(one, shuffle) for one in parts])
-
-
-@pytest.mark.parametrize("is_global", [True, False])
-@pytest.mark.parametrize("values", [[-1.0, 1.0], [0.0, 1.0], range(10), [1e-3, 1e3]])
-def test_few_distinct_values_tell_rows_apart(values, is_global):
-    """Different rows of small whole numbers, or of signs, have different hashes: their order does not matter."""
-    X = np.random.default_rng(0).choice(np.array(values, dtype=float), size=(4_000, 40))
-    qid = np.zeros(4_000) if is_global else np.repeat(np.arange(2_000), 2)
-    assert len(np.unique(X, axis=0)) == 4_000
-
-    def taken(parts):
-        draw = everything_module._Draw(0.3, is_global)
-        found = [draw(Chunk(X[one], X[one, 0], encode_queries(qid[one], len(one)))) for one in parts]
-        return sorted(map(tuple, np.concatenate([one.X for one in found if one is not None]).tolist()))
-
-    rows = np.arange(4_000)
-    assert taken([rows]) == taken([rows[::-1]]) == taken(np.split(rows, 8))
-
-
-def test_all_rows_are_taken_where_no_query_is_drawn(monkeypatch):
-    """Two large queries, of which neither is in a share of a millionth."""
-    monkeypatch.setattr(everything_module, "MOST_ROWS", 1)
-    X, y, qid = make_data(40, n=3, size=20)
-    features, chunk = Features().fit(X), Chunk(X, y, encode_queries(qid, 40))
-    everything = Everything(features, lambda f, skip=0: map(f, [chunk][skip:]), 1_000_000, 0)
-    _, targets, _, _ = everything.binned(Bins(X, 64), ("plain",))
-    moments = everything.kernel_moments(Kernel("rbf", 0.3), X[:5], None, ("plain",))
-    assert len(targets) == moments.n_rows == 40
-
-
-def test_all_threads_grow_the_same_trees_as_one(monkeypatch):
+def test_several_threads_grow_the_same_trees_as_one(monkeypatch):
     rng = np.random.default_rng(0)
     codes, qid = rng.integers(0, 64, size=(900, 37)).astype(np.uint8), np.repeat(np.arange(90), 10)
     t = np.sin(codes[:, 3] / 9.0) + (codes[:, 20] > 30) * (codes[:, 36] > 20) + rng.normal(size=900)
-    monkeypatch.setattr(loops_boosting, "_WORTH_THREADS", 0)
-    monkeypatch.setattr(loops_boosting, "threads_at_hand", lambda: 3)
+    monkeypatch.setattr(_loops, "_WORTH_THREADS", 0)
     for share, n_blocks in ((1.0, 99), (0.5, 99), (1.0, 2)):
         how = {"share": share, "n_blocks": n_blocks, "test": codes}
-        alone, together = (
-            boost(codes, t, qid, 5, 9, grow=one, **how) for one in (grow_trees, grow_trees_together)
-        )
+        alone, together = (boost(codes, t, qid, 5, 9, n_threads=n, **how) for n in (1, 3))
         for one, other in zip((*alone[0], *alone[1:]), (*together[0], *together[1:]), strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -487,7 +338,7 @@ def test_trees_put_skewed_features_in_relation_to_their_query_in_two_ways(monkey
         options = candidates.candidates(800, 40)
         trees = next(one for one in options if one.name == "boosted trees")
         chosen = [replace(trees, view=view or trees.view), *(one for one in options if one.is_simple)]
-        monkeypatch.setattr(ranker, "candidates", lambda *_: chosen)
+        monkeypatch.setattr(fitting, "candidates", lambda *_: chosen)
         return AutoRanker(preset="fast", random_state=0).fit(X, y, qid=qid).best_score_
 
     assert best_score(None) > best_score(("plain", "relative")) + 0.02
@@ -670,17 +521,6 @@ def test_saved_and_loaded(fitted, tmp_path):
     )
 
 
-def test_views_named_by_letters_are_still_loaded(fitted, tmp_path):
-    model, X, _, qid = fitted
-    old = pickle.loads(pickle.dumps(model))
-    letters = dict(zip(PARTS, "xsqrp", strict=True))
-    old.views_ = ["".join(letters[name] for name in view) for view in model.views_]
-    save_model(old, tmp_path / "old.preflearn")
-    again = load_model(tmp_path / "old.preflearn")
-    assert again.views_ == model.views_
-    np.testing.assert_array_equal(again.predict(X, qid=qid), model.predict(X, qid=qid))
-
-
 def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
     model = pickle.loads(pickle.dumps(fitted[0]))
     model.views_ = [("plain", "other")] * len(model.views_)
@@ -692,7 +532,7 @@ def test_a_damaged_ranker_is_not_loaded(fitted, tmp_path):
 @pytest.fixture
 def small_trees(monkeypatch):
     """The choice among members is what is tested, not the members."""
-    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(trees_module, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
 
 
@@ -786,7 +626,7 @@ def test_tiny_tables_are_ranked_or_refused(data):
     order = rng.permutation(m)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setattr(boosting, "_STAGES", (5,))
+        patch.setattr(trees_module, "_STAGES", (5,))
         patch.setattr(candidates, "_RANDOM", 4)
         try:
             found = AutoRanker(random_state=0).fit(X, y, qid=qid).predict(X, qid=qid)
@@ -814,12 +654,11 @@ def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting, small_t
         kept, test = order[model.cv_folds_[order] != fold], np.flatnonzero(model.cv_folds_ == fold)
         codes = queries.codes[model.cv_folds_[order] != fold]
         task = encode_queries(codes, len(kept))
-        again = AutoRanker()
-        again.encoder_, again.n_features_in_ = None, 5
-        again._fit_rows(X[kept], y[kept], task, read_scoring("concordance"), seed, 0.0, np.inf, n_folds=3)
-        np.testing.assert_allclose(
-            model.cv_predictions_[test], again._predict_rows(X[test], qid[test]), atol=1e-8
-        )
+        how = fitting.Settings(read_scoring("concordance"), seed=seed, n_folds=3)
+        trial, features, _ = fitting.choose(X[kept], y[kept], task, how)
+        again = fitting.Combination.of(trial, features)
+        within = encode_queries(qid[test], len(test))
+        np.testing.assert_allclose(model.cv_predictions_[test], again.scores(X[test], within), atol=1e-8)
 
 
 def test_data_frames():
@@ -918,7 +757,7 @@ def test_data_that_nothing_can_be_learned_from_are_refused():
 @pytest.mark.parametrize("with_queries", [True, False])
 def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with_queries):
     """All rows but a fold of the sample are learned from, and the figure is that of this fold."""
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
     monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
@@ -954,11 +793,11 @@ def test_leaves_that_are_fitted_again_equal_the_slow_version(seed):
     grown, _, _ = boost(bins.codes_of(X), t, qid, 3, 5, least=3, n_bins=16)
     trees = TreeSum.of_boosting([grown], bins)
     binned = Binned(codes, t, queries.starts, begun.copy())
-    refitted = boosting._Refitted(binned, bins.codes_of(new), np.zeros(7), trees, bins)
+    refitted = trees_module._Refitted(binned, bins.codes_of(new), np.zeros(7), trees, bins)
     refitted.grow(2)
     first = refitted.values[-1].copy()
     added = refitted.grow(1)
-    values, scores = oracles.refitted_leaves(X, trees, t, qid, begun, boosting._RATE, boosting._RIDGE)
+    values, scores = oracles.refitted_leaves(X, trees, t, qid, begun, trees_module._RATE, trees_module._RIDGE)
     np.testing.assert_allclose(refitted.values[-1], values, atol=1e-12)
     np.testing.assert_allclose(binned.begun, scores, atol=1e-12)
     np.testing.assert_allclose(added, trees.with_values(values).predict(new), atol=1e-12)
@@ -970,19 +809,19 @@ def test_leaves_that_are_fitted_again_equal_the_slow_version(seed):
 @pytest.fixture
 def corrected(monkeypatch, small_trees):
     """Kernels that are too smooth, of very few basis vectors, and trees that correct them."""
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 600)
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 600)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 700)
     monkeypatch.setattr(kernels, "n_basis", lambda n_rows: 10)
-    monkeypatch.setattr(boosting, "_REFITTED", (3, 6, 9))
+    monkeypatch.setattr(trees_module, "_REFITTED", (3, 6, 9))
     X, y, qid = make_data(3_000)
     found = []
-    correct = correction.correct
+    correct = extension.correct
 
     def remember(trial, *arguments):
         found.append((trial, correct(trial, *arguments)))
         return found[-1][1]
 
-    monkeypatch.setattr(ranker, "correct", remember)
+    monkeypatch.setattr(fitting, "correct", remember)
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
     return model, *found[-1], X, y, qid
 
@@ -1009,7 +848,7 @@ def test_leaves_correct_members_that_have_learned_from_many_rows(corrected):
 
 def test_nothing_is_corrected_under_a_time_limit_without_kernels_or_in_vain(corrected, monkeypatch):
     *_, X, y, qid = corrected
-    monkeypatch.setattr(ranker, "correct", correction.correct)
+    monkeypatch.setattr(fitting, "correct", extension.correct)
 
     def details(**options):
         model = AutoRanker(random_state=0, **options).fit(X, y, qid=qid)
@@ -1017,37 +856,22 @@ def test_nothing_is_corrected_under_a_time_limit_without_kernels_or_in_vain(corr
         return " ".join(one.detail for one in model.leaderboard_)
 
     assert "corrected" not in details(time_limit=1e6) and "corrected" not in details(preset="fast")
-    refit = boosting.refit_leaves
+    refit = trees_module.refit_leaves
 
     def in_vain(*arguments):
         refit(*arguments[:9], -0.5, *arguments[10:])
 
     assert "corrected" in details()
-    monkeypatch.setattr(boosting, "refit_leaves", in_vain)
+    monkeypatch.setattr(trees_module, "refit_leaves", in_vain)
     assert "corrected" not in details()
 
 
 def test_a_sample_is_never_all_that_is_learned_from(monkeypatch, small_trees):
     """Also where the table is small enough for the procedure to be repeated without each fold."""
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
-    monkeypatch.setattr(ranker, "_REFITTED_CELLS", 50_000)
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
+    monkeypatch.setattr(fitting, "_REFITTED_CELLS", 50_000)
     X, y, qid = make_data(600)
     assert AutoRanker(random_state=0).fit(X, y, qid=qid).n_training_rows_ > 500
-
-
-@pytest.mark.parametrize("n_queries", [1, 7])
-def test_chunks_hold_every_row_once_and_whole_queries(monkeypatch, n_queries):
-    monkeypatch.setattr(extension, "CHUNK_ROWS", 10)
-    rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(60, 2)), rng.normal(size=60), rng.integers(0, n_queries, 60)
-    order, queries = order_by_content(X, y[:, None], encode_queries(qid, 60))
-    out = np.flatnonzero(queries.codes == 3) if n_queries > 1 else np.arange(0, 60, 7)
-    chunks = list(extension.chunks_without(X, y, order, queries, out)())
-    assert len(chunks) > 2
-    np.testing.assert_array_equal(
-        np.sort(np.concatenate([one.y for one in chunks])), np.sort(np.delete(y[order], out))
-    )
-    assert n_queries == 1 or sum(one.queries.n_groups for one in chunks) == n_queries - 1
 
 
 @settings(max_examples=20, deadline=None)
@@ -1215,47 +1039,47 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
 
 def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
     """The first kernel has to wait for the rounds of all rivals; they count as what they are, not as its training."""
-    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    monkeypatch.setattr(candidates, "n_threads", lambda: 2)
     views = [("quantiles", "relative"), ("relative",)]
     first, second = (
         candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
     )
-    trees = candidates.Candidate("trees", ("plain",), boosting.cost, boosting.boosted_trees)
+    trees = candidates.Candidate("trees", ("plain",), trees_module.cost_of_trees, trees_module.boosted_trees)
     task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
     pace = Pace(task, 40)
     work, alone = pace.work(first), pace.work(trees)
-    assert work.rest == pytest.approx(kernels.cost(5_000, 80) / (2 * timing._RATES[kernels.learned_kernel]))
+    assert work.rest == pytest.approx(
+        kernels.cost(5_000, 80) / (2 * candidates._RATES[kernels.learned_kernel])
+    )
     assert work.race == pytest.approx(
-        kernels.cost_of_race(5_000, [80, 40]) / (2 * timing._RATES[kernels.learned_kernel])
+        kernels.cost_of_race(5_000, [80, 40]) / (2 * candidates._RATES[kernels.learned_kernel])
     )
     assert pace.seconds(work) == pytest.approx(work.race + work.rest) and alone.race == 0.0
     # Behind after a race that took as long as expected: what is left takes what it would have.
     pace.note(first, work, None, work.race)
-    # Once only, in a resumed run too, which has no searches of the kernels that it knows.
+    # Once only.
     assert pace.work(second).race == 0.0
     assert pace.seconds(pace.work(second)) == pytest.approx(pace.work(second).rest)
     # On a machine that is slow or busy, everything is expected to take longer.
-    pace.note(trees, alone, candidates.Member(None, None, None, None, ""), 10 * alone.rest)
+    pace.note(trees, alone, candidates.Member(None, None, None, None, "", None), 10 * alone.rest)
     assert pace.seconds(pace.work(second)) > 2 * pace.work(second).rest
     assert Pace(SimpleNamespace(**vars(task) | {"n_jobs": 1}), 40).work(trees).rest == 2 * alone.rest
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [("trees", {"stage": 0}), ("kernel", {"rounds": np.array([1, 2])})]
-)
-def test_what_ends_early_does_not_make_others_look_fast(name, settings, monkeypatch):
+@pytest.mark.parametrize(("name", "best"), [("trees", 0), ("kernel", 2)])
+def test_what_ends_early_does_not_make_others_look_fast(name, best, monkeypatch):
     """Of trees or rounds that held-out rows did not ask for nothing is learned about the machine."""
-    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    monkeypatch.setattr(candidates, "n_threads", lambda: 2)
     cost, train = {
-        "trees": (boosting.cost, boosting.boosted_trees),
+        "trees": (trees_module.cost_of_trees, trees_module.boosted_trees),
         "kernel": (kernels.cost, kernels.learned_kernel),
     }[name]
     one = candidates.Candidate(name, ("plain",), cost, train)
     other = candidates.Candidate("random", ("plain",), candidates._cost_of_forest, candidates.random_trees)
     pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=()), 40)
     work, before = pace.work(one), pace.seconds(pace.work(other))
-    member = candidates.Member(None, None, None, None, "", Extension(None, None, (), settings))
-    done = cost(5_000, 40, *(int(np.max(one)) for one in settings.values())) / cost(5_000, 40) * work.rest
+    member = candidates.Member(None, None, None, None, "", cost(5_000, 40, best))
+    done = cost(5_000, 40, best) / cost(5_000, 40) * work.rest
     assert done < 0.8 * work.rest
     pace.note(one, work, member, done)
     assert pace.seconds(pace.work(other)) == pytest.approx(before)
@@ -1266,15 +1090,15 @@ def test_what_ends_early_does_not_make_others_look_fast(name, settings, monkeypa
 @pytest.mark.parametrize("limit", [0.5, 2.0])
 def test_candidates_that_would_exceed_the_time_limit_are_left_out(limit, monkeypatch):
     """5,000 rows of 40 features on two processors: a kernel and its rivals take more than two seconds."""
-    ranker._compile()
-    monkeypatch.setattr(timing, "n_threads", lambda: 2)
+    fitting._compile()
+    monkeypatch.setattr(candidates, "n_threads", lambda: 2)
 
     def too_long(*_):
         raise AssertionError("this takes longer than the limit")
 
     monkeypatch.setattr(kernels.Search, "advance", too_long)
     if limit < 1:  # trees take about a second
-        monkeypatch.setattr(boosting, "_grow_in_stages", too_long)
+        monkeypatch.setattr(trees_module, "_grow_in_stages", too_long)
     X, y, qid = make_data(5_000, n=40, size=20)
     board = AutoRanker(random_state=0, time_limit=limit).fit(X, y, qid=qid).leaderboard_
     left_out = [one.name for one in board if one.detail == "left out: time limit"]
@@ -1299,17 +1123,6 @@ def test_a_stream_that_fits_gives_the_model_of_fit(small_trees):
     assert found.best_score_ == pytest.approx(expected.best_score_) and found.n_queries_ == 10
 
 
-def test_missing_values_outside_of_the_sample_are_filled_in(monkeypatch, small_trees):
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
-    X, y, qid = make_data(600)
-    whole = StreamedRows(as_source(in_chunks(X, y, qid, 4), {}, verbose=False)).sample(200)
-    in_sample = (X[:, None] == whole.table()[0][None]).all(axis=2).any(axis=1)
-    X[np.flatnonzero(~in_sample)[::7], 0] = np.nan
-    found = AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, 4))
-    assert found.encoder_ is not None and found.n_training_rows_ > 500
-    assert np.isfinite(found.predict(X, qid=qid)).all()
-
-
 def test_options_are_refused_before_a_stream_is_read():
     def unread():
         raise AssertionError("the stream was read")
@@ -1323,22 +1136,9 @@ def test_options_are_refused_before_a_stream_is_read():
             AutoRanker(**options).fit_stream(unread)
 
 
-def test_the_size_of_chunks_does_not_matter(monkeypatch, small_trees):
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 200)
-    X, y, qid = make_data(600)
-    new = make_data(400, seed=1)
-    models = [AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, size)) for size in (4, 60)]
-    first, second = (one.predict(new[0], qid=new[2]) for one in models)
-    np.testing.assert_allclose(first, second, atol=1e-6)
-    assert models[0].best_score_ == pytest.approx(models[1].best_score_)
-    assert models[0].n_training_rows_ > 500 and models[0].n_queries_ == 60
-    assert models[0].score(new[0], new[1], qid=new[2]) == pytest.approx(models[0].best_score_, abs=0.1)
-
-
 @pytest.mark.parametrize(
     ("chunks", "message"),
     [
-        (lambda X, y, qid: iter(in_chunks(X, y, qid, 3)), "reads the rows several times"),
         (lambda X, y, qid: [(X, y)], "Chunk 1 .*there is no qid"),
         (lambda X, y, qid: [(X, y, qid), (X, y, qid)], "is in an earlier chunk already"),
         (lambda X, y, qid: [], "no rows to learn from"),
@@ -1434,18 +1234,18 @@ def test_what_there_was_no_time_for_has_no_part_in_the_figure(monkeypatch, small
     """The procedure is repeated without each fold with the candidates that were tried, not with all of them."""
     X, y, qid = make_data(200)
     seen = []
-    train = AutoRanker._train
+    train = fitting.hold_out
 
-    def remember(self, options, *arguments):
-        found = train(self, options, *arguments)
+    def remember(*arguments):
+        found = train(*arguments)
         seen.append({one.candidate.name for one in found if one.member is not None})
         if len(seen) == 1:
             for one in found[3:]:
                 one.member = None
         return found
 
-    monkeypatch.setattr(AutoRanker, "_train", remember)
-    monkeypatch.setattr(ranker, "_REFITTED_CELLS", 50_000)
+    monkeypatch.setattr(fitting, "hold_out", remember)
+    monkeypatch.setattr(fitting, "_REFITTED_CELLS", 50_000)
     AutoRanker(random_state=0).fit(X, y, qid=qid)
     kept = {"linear", "best single feature", "boosted trees"}
     assert len(seen) == 6 and all(one == kept for one in seen[1:])

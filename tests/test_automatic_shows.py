@@ -32,10 +32,10 @@ def test_fast_tries_little(fast):
 
 
 def test_best_averages_runs(monkeypatch):
-    from preflearn.auto import presets
+    from preflearn.auto import candidates
 
-    small = presets.Preset(frozenset({"linear", "boosted trees"}), 0, 3)
-    monkeypatch.setitem(presets.PRESETS, "best", small)
+    small = candidates.Preset(frozenset({"linear", "boosted trees"}), 0, 3)
+    monkeypatch.setitem(candidates.PRESETS, "best", small)
     few = TRAIN & np.isin(qid, np.unique(qid)[:8])
     model = AutoRanker(preset="best", random_state=0).fit(X[few], y[few], qid=qid[few])
     assert model.feature_importances_.sum() == pytest.approx(1)

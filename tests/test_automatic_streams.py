@@ -1,4 +1,4 @@
-"""AutoRanker on rows in parts: samples, tables, and runs that are killed and resumed."""
+"""AutoRanker on rows in parts: what is kept of them, tables, and runs that are killed and started again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from interrupts import interrupt_after_three_candidates, interrupting_at
 from preflearn import AutoRanker
-from preflearn.auto import boosting, candidates, ranker, resuming
-from preflearn.auto.presets import Preset
-from preflearn.auto.streams import QuerySample
-from preflearn.learners.streaming import checkpoint as checkpoints
+from preflearn.auto import candidates, fitting, trees
+from preflearn.auto import sample as sample_module
+from preflearn.auto.sample import QuerySample, rows_to_keep
 from preflearn.learners.streaming.checkpoint import CheckpointError
 from preflearn.squared.query_keys import folds_of
 
@@ -39,11 +37,12 @@ def in_chunks(X, y, qid, rows=150):
 
 
 def make_small(patch):
-    """Small samples and few trees; a checkpoint with every chunk."""
-    patch.setattr(ranker, "_MOST_ROWS", 200)
-    patch.setattr(boosting, "_STAGES", (5, 10))
+    """400 rows are kept, candidates see 200 of them, and trees are few."""
+    patch.setattr(sample_module, "MOST_ROWS", 400)
+    patch.setattr(fitting, "MOST_ROWS", 400)
+    patch.setattr(fitting, "_MOST_ROWS", 200)
+    patch.setattr(trees, "_STAGES", (5, 10))
     patch.setattr(candidates, "_RANDOM", 8)
-    patch.setattr(checkpoints, "_DEFAULT_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -89,16 +88,18 @@ def test_the_sample_is_that_of_the_hashes_however_the_rows_come(seed, most, n_ch
             sample.merge(other)
         else:
             sample.add(X[rows], y[rows], qid[rows])
-    again = QuerySample.from_arrays(sample.arrays())
     expected = slow_sample(X, y, qid, most)
-    for found in (sample, again):
-        table = found.table()
-        assert table[2].tolist() == expected[2].tolist()
-        # Rows of a query come in the order in which they were read.
-        np.testing.assert_array_equal(np.sort(table[1]), np.sort(expected[1]))
-        np.testing.assert_array_equal(np.sort(table[0], axis=0), np.sort(expected[0], axis=0))
-        assert found.n_rows == qid.size and found.n_queries == labels.size
-        assert found.is_everything == (expected[1].size == qid.size)
+    table = sample.table()
+    assert table[2].tolist() == expected[2].tolist()
+    # Rows of a query come in the order in which they were read.
+    np.testing.assert_array_equal(np.sort(table[1]), np.sort(expected[1]))
+    np.testing.assert_array_equal(np.sort(table[0], axis=0), np.sort(expected[0], axis=0))
+    assert sample.n_rows == qid.size and sample.n_queries == labels.size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample_module, "MOST_ROWS", most)
+        kept = rows_to_keep(qid, qid.size)
+        assert (kept is None) == (qid.size <= most)
+        np.testing.assert_array_equal(np.sort(y if kept is None else y[kept]), np.sort(expected[1]))
 
 
 # ------------------------------------------------------------------------- tables
@@ -132,23 +133,22 @@ def table_chunks(kind, columns, y, qid):
 def test_a_table_in_parts_is_encoded_as_its_sample_is(of_columns):
     columns, y, qid, model = of_columns
     assert model.encoder_.kinds_ == {"price": "number", "brand": "category", "noise": "number"}
-    assert model.n_training_rows_ > 500 and list(model.feature_names_in_) == list(columns)
+    assert 300 < model.n_training_rows_ <= 400 and list(model.feature_names_in_) == list(columns)
     assert model.score(columns, y, qid=qid) > 0.7
-    assert set(model.encoder_.unseen_.values()) <= {0, 10}  # training itself counts nothing
+    assert set(model.encoder_.unseen_.values()) <= {0, 10, 20}  # training itself counts nothing
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_data_frames_in_parts(small, of_columns, kind, tmp_path):
     columns, y, qid, model = of_columns
     chunks = table_chunks(kind, columns, y, qid)
-    with pytest.raises(RuntimeError):
-        AutoRanker(random_state=0).fit_stream(Failing(chunks, 6, RuntimeError), checkpoint=tmp_path / "run")
     found = AutoRanker(random_state=0).fit_stream(chunks, checkpoint=tmp_path / "run")
     np.testing.assert_array_equal(found.predict(columns, qid=qid), model.predict(columns, qid=qid))
+    assert not (tmp_path / "run").exists()  # they are read again
 
 
-def test_files_with_columns_of_any_kind(small, of_columns, tmp_path):
-    """By their path; numbers that end late in the file are texts, also for a run that continues."""
+def test_files_with_columns_of_any_kind(small, of_columns, tmp_path, monkeypatch):
+    """By their path; numbers that end late in the file are texts, also for a run that starts again."""
     columns, y, qid, model = of_columns
     table = pd.DataFrame({"target": y, "qid": qid, **columns})
     table.to_parquet(tmp_path / "rows.parquet")
@@ -157,21 +157,14 @@ def test_files_with_columns_of_any_kind(small, of_columns, tmp_path):
     table["noise"] = table["noise"].astype(object)
     table.loc[len(y) - 1, "noise"] = "unknown"
     table.to_csv(tmp_path / "rows.csv", index=False)
-    keep = resuming.ResumableRun.keep_attempt
-    with pytest.MonkeyPatch.context() as patch:
-
-        def interrupting(run, attempt):
-            keep(run, attempt)
-            raise KeyboardInterrupt
-
-        patch.setattr(resuming.ResumableRun, "keep_attempt", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            AutoRanker(random_state=0).fit_stream(tmp_path / "rows.csv", checkpoint=tmp_path / "run")
+    whole = AutoRanker(random_state=0).fit_stream(tmp_path / "rows.csv", checkpoint=tmp_path / "run")
+    monkeypatch.setattr(sample_module.RowsInParts, "keep", None)  # the rows are not read again
     found = AutoRanker(random_state=0).fit_stream(tmp_path / "rows.csv", checkpoint=tmp_path / "run")
-    assert found.encoder_.kinds_ == model.encoder_.kinds_ and found.n_training_rows_ == model.n_training_rows_
+    assert found.encoder_.kinds_ == whole.encoder_.kinds_
+    np.testing.assert_array_equal(found.predict(columns, qid=qid), whole.predict(columns, qid=qid))
 
 
-# ------------------------------------------------------------------------- killed and resumed
+# ------------------------------------------------------------------------- killed and started again
 
 
 class Failing:
@@ -195,72 +188,97 @@ def uninterrupted():
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
         X, y, qid = make_data()
-        source = Failing(in_chunks(X, y, qid))
-        model = AutoRanker(random_state=0).fit_stream(source)
-        return model, model.predict(X, qid=qid), source.n_read
+        return AutoRanker(random_state=0).fit_stream(iter(in_chunks(X, y, qid)))  # which can be read once
 
 
-def same_model(found, X, qid, uninterrupted):
-    model, predictions, _ = uninterrupted
-    np.testing.assert_array_equal(found.predict(X, qid=qid), predictions)
+def same_model(found, X, qid, model):
+    np.testing.assert_array_equal(found.predict(X, qid=qid), model.predict(X, qid=qid))
     np.testing.assert_array_equal(found.weights_, model.weights_)
-    assert found.best_score_ == model.best_score_ and found.n_queries_ == model.n_queries_
+    assert found.best_score_ == model.best_score_ and found.n_queries_ == model.n_queries_ == 60
     assert [one.name for one in found.leaderboard_] == [one.name for one in model.leaderboard_]
 
 
-@pytest.mark.parametrize("after", [2, 4, 6, 9, 11])
-def test_resumed_wherever_reading_failed(tmp_path, small, uninterrupted, after):
+@pytest.mark.parametrize("size", [20, 600])
+def test_the_size_of_chunks_does_not_matter(small, uninterrupted, size):
     X, y, qid = make_data()
-    chunks, path = in_chunks(X, y, qid), tmp_path / "run"
-    assert uninterrupted[2] > 11
-    error = RuntimeError if after % 2 else KeyboardInterrupt
-    with pytest.raises(error):
-        AutoRanker(random_state=0).fit_stream(Failing(chunks, after, error), checkpoint=path)
-    assert path.exists() == (after >= 4)  # the sample is the first thing to keep
-    source = Failing(chunks)
-    found = AutoRanker(random_state=0, verbose=0).fit_stream(source, checkpoint=path)
+    found = AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid, size))
     same_model(found, X, qid, uninterrupted)
-    if after >= 4:  # one chunk to see that they are the same, and what was left
-        assert source.n_read < uninterrupted[2] - 2
+    assert not hasattr(found, "cv_predictions_") and 300 < found.n_training_rows_ <= 400
+    new = make_data(seed=1)
+    assert found.score(new[0], new[1], qid=new[2]) == pytest.approx(found.best_score_, abs=0.1)
+
+
+def test_the_model_is_that_of_fit_on_the_rows_that_are_kept(small, uninterrupted):
+    """`fit` keeps the same rows of a table that is larger."""
+    X, y, qid = make_data()
+    whole = AutoRanker(random_state=0).fit(X, y, qid=qid)
+    np.testing.assert_array_equal(whole.predict(X, qid=qid), uninterrupted.predict(X, qid=qid))
+    kept = rows_to_keep(qid, 600)
+    some = AutoRanker(random_state=0).fit(X[kept], y[kept], qid=qid[kept])
+    np.testing.assert_array_equal(some.predict(X, qid=qid), whole.predict(X, qid=qid))
+    assert whole.cv_predictions_.shape == whole.cv_folds_.shape == (600,)
+    np.testing.assert_array_equal(whole.cv_folds_[kept], some.cv_folds_)
+    assert (np.delete(whole.cv_folds_, kept) == -1).all()
+    of_frame = AutoRanker(random_state=0).fit(pd.DataFrame(X).to_numpy().tolist(), y, qid=list(qid))
+    np.testing.assert_array_equal(of_frame.predict(X, qid=qid), whole.predict(X, qid=qid))
+
+
+def test_of_a_larger_ranking_rows_are_kept(small):
+    X, y, _ = make_data()
+    order = np.random.default_rng(0).permutation(600)
+    first, second = (AutoRanker(random_state=0).fit(X[rows], y[rows]) for rows in (np.arange(600), order))
+    assert 300 < first.n_training_rows_ < 400
+    np.testing.assert_allclose(first.predict(X), second.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("after", [2, 4])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_failure_while_reading_leaves_no_checkpoint(tmp_path, small, uninterrupted, after, error):
+    X, y, qid = make_data()
+    chunks, path = Failing(in_chunks(X, y, qid, 100), after, error), tmp_path / "run"
+    with pytest.raises(error):
+        AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path)
+    assert not path.exists()
+    same_model(AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path), X, qid, uninterrupted)
     assert os.listdir(tmp_path) == ["run"]
 
 
-def test_resumed_after_some_candidates_and_at_the_end(tmp_path, small, uninterrupted, monkeypatch, capsys):
+def test_started_again_from_the_rows_that_were_kept(tmp_path, small, uninterrupted, monkeypatch):
     X, y, qid = make_data()
-    chunks, path = in_chunks(X, y, qid), tmp_path / "run"
-    tried = interrupt_after_three_candidates(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path)
-    model = AutoRanker(random_state=0, verbose=1).fit_stream(chunks, checkpoint=path)
-    same_model(model, X, qid, uninterrupted)
-    assert len(tried) == len(set(tried)) == len(list(model.leaderboard_))
-    assert "resuming from" in capsys.readouterr().err
-    # Everything is in the checkpoint now: the rows are looked at once, to see that they are the same.
-    source = Failing(chunks)
+    source, path = Failing(in_chunks(X, y, qid)), tmp_path / "run"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        patch.setattr(fitting, "choose", interrupted)
+        AutoRanker(random_state=0).fit_stream(source, checkpoint=path)
+    assert source.n_read == 4
+    for _ in range(2):
+        found = AutoRanker(random_state=0, n_jobs=1).fit_stream(source, checkpoint=path)
+        same_model(found, X, qid, uninterrupted)
+    assert source.n_read == 4
+
+
+def test_killed_and_started_again(tmp_path, small, uninterrupted):
+    """SIGKILL while candidates are tried."""
+    path = tmp_path / "run"
+    script = f"""
+        import os, signal, sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        import pytest, test_automatic_streams as tests
+        patch = pytest.MonkeyPatch()
+        tests.make_small(patch)
+        patch.setattr(tests.fitting, "choose", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        chunks = tests.in_chunks(*tests.make_data())
+        tests.AutoRanker(random_state=0).fit_stream(chunks, checkpoint={str(path)!r})
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    X, y, qid = make_data()
+    source = Failing(in_chunks(X, y, qid))
     same_model(AutoRanker(random_state=0).fit_stream(source, checkpoint=path), X, qid, uninterrupted)
-    assert source.n_read <= len(chunks) + 1
-    with pytest.raises(CheckpointError, match="chunk 5 differs"):
-        more = (X[:50], y[:50], qid[:50] + 1000)
-        AutoRanker(random_state=0).fit_stream([*chunks, more], checkpoint=path)
-    changed = [*chunks[:-1], (chunks[-1][0], chunks[-1][1][::-1], chunks[-1][2])]
-    with pytest.raises(CheckpointError, match="chunk 4 differs"):
-        AutoRanker(random_state=0).fit_stream(changed, checkpoint=path)
-
-
-def test_chunks_of_one_query_are_not_one_ranking(small, uninterrupted):
-    """However the queries are put into chunks, rows are compared inside of queries alone."""
-    X, y, qid = make_data()
-    y = y + 100.0 * np.random.default_rng(0).permutation(qid.max() + 1)[qid]  # differs between queries most
-    cuts = [[10] * 60, [10, 10, 580], [590, 10]]
-    models = []
-    for sizes in ([600], *cuts):
-        ends = np.cumsum(sizes)
-        chunks = [(X[a:b], y[a:b], qid[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-        preset = Preset(frozenset({"linear", "learned kernel, quantiles and query"}), 0)
-        models.append(AutoRanker(random_state=0, preset=preset).fit_stream(chunks))
-    assert models[0].score(X, y, qid=qid) > 0.8
-    for one in models[1:]:
-        np.testing.assert_allclose(one.predict(X, qid=qid), models[0].predict(X, qid=qid), atol=1e-6)
+    assert source.n_read == 0
 
 
 def test_sparse_whole_numbers_in_chunks(small):
@@ -270,71 +288,25 @@ def test_sparse_whole_numbers_in_chunks(small):
     found = AutoRanker(random_state=0, preset="fast").fit_stream(chunks)
     expected = AutoRanker(random_state=0, preset="fast").fit_stream(in_chunks(whole, y, qid))
     np.testing.assert_array_equal(found.predict(whole, qid=qid), expected.predict(whole, qid=qid))
-
-
-def test_killed_and_resumed(tmp_path, small, uninterrupted):
-    """SIGKILL in the middle of the sums of a kernel: what the last checkpoint holds is enough."""
-    path = tmp_path / "run"
-    script = f"""
-        import os, signal, sys
-        sys.path.insert(0, {os.path.dirname(__file__)!r})
-        import pytest, test_automatic_streams as tests
-        tests.make_small(pytest.MonkeyPatch())
-        chunks = tests.Failing(tests.in_chunks(*tests.make_data()), 10)  # sample, trees, half of a kernel
-        class Kill(BaseException):
-            def __init__(self):
-                os.kill(os.getpid(), signal.SIGKILL)
-        chunks.error = Kill
-        tests.AutoRanker(random_state=0).fit_stream(chunks, checkpoint={str(path)!r})
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    X, y, qid = make_data()
-    source = Failing(in_chunks(X, y, qid))
-    with np.load(path) as archive:
-        assert any(name.startswith("sums_") for name in archive.files)
-    same_model(AutoRanker(random_state=0).fit_stream(source, checkpoint=path), X, qid, uninterrupted)
-    assert source.n_read < uninterrupted[2] - 2
-
-
-@pytest.mark.parametrize("moment", [0, 3, 8, 13, 19])
-def test_an_interrupt_at_any_write_leaves_a_whole_checkpoint(tmp_path, small, uninterrupted, moment):
-    """Before a file is written, after it, and half way through an addition."""
-    X, y, qid = make_data()
-    chunks, path = in_chunks(X, y, qid), tmp_path / "run"
-    interrupting = interrupting_at(moment)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoints.np, "savez", interrupting(np.savez))
-        patch.setattr(resuming, "pack_moments", interrupting(resuming.pack_moments))
-        AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path)
-    same_model(AutoRanker(random_state=0).fit_stream(chunks, checkpoint=path), X, qid, uninterrupted)
+    again = AutoRanker(random_state=0, preset="fast").fit(sp.csr_array(whole), y, qid=qid)
+    np.testing.assert_array_equal(again.predict(whole, qid=qid), expected.predict(whole, qid=qid))
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path, small):
     X, y, qid = make_data()
     path = tmp_path / "run"
-    with pytest.raises(RuntimeError):
-        AutoRanker(random_state=0).fit_stream(Failing(in_chunks(X, y, qid), 6, RuntimeError), checkpoint=path)
-    for options, rows, message in [
-        ({"random_state": 1}, 150, "other parameters .random_state was 0 and is 1"),
-        ({"random_state": 0, "preset": "fast"}, 150, "preset was None"),
-        ({"random_state": 0}, 100, "chunks of another size .chunk 1 differs"),
+    AutoRanker(random_state=0, preset="fast").fit_stream(in_chunks(X, y, qid), checkpoint=path)
+    for options, message in [
+        ({"random_state": 1, "preset": "fast"}, "other parameters .random_state was 0 and is 1"),
+        ({"random_state": 0}, "preset was 'fast' and is None"),
     ]:
         with pytest.raises(CheckpointError, match=message):
-            AutoRanker(**options).fit_stream(in_chunks(X, y, qid, rows), checkpoint=path)
-    other = X.copy()
-    other[-1, 0] += 1  # in the last chunk
-    with pytest.raises(CheckpointError, match="chunk 4 differs"):
-        AutoRanker(random_state=0).fit_stream(in_chunks(other, y, qid), checkpoint=path)
-    with pytest.raises(CheckpointError, match="there were 4 chunks, and there are 3"):
-        AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid)[:3], checkpoint=path)
+            AutoRanker(**options).fit_stream(in_chunks(X, y, qid), checkpoint=path)
     content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
-        AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid), checkpoint=path)
-    path.write_text("something else")
-    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
-        AutoRanker(random_state=0).fit_stream(in_chunks(X, y, qid), checkpoint=path)
+    for damaged in (content[: len(content) // 2], b"something else"):
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+            AutoRanker(random_state=0, preset="fast").fit_stream(in_chunks(X, y, qid), checkpoint=path)
     with pytest.raises(ValueError, match="Chunk 1 .*not numbers .*pass a data frame"):
         AutoRanker().fit_stream([(np.array([["a"]]), [1.0], [1])])
     with pytest.raises(FileNotFoundError, match="no folder"):

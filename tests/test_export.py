@@ -27,8 +27,8 @@ from sklearn.preprocessing import (
 from tests.model_files import fitted_models
 
 import preflearn as pl
-from preflearn.auto import onnx_nodes
-from preflearn.auto._loops.quantiles import shares_below
+from preflearn.auto import fitting, onnx_nodes
+from preflearn.auto._loops import shares_below
 from preflearn.auto.candidates import candidates
 from preflearn.auto.tasks import Task
 from preflearn.auto.trees import Bins
@@ -207,7 +207,7 @@ def test_each_member_of_the_automatic_ranker(with_queries, ranking) -> None:
     X[:, 2] = X[:, 2].round(1).clip(0.9)  # repeated quantiles, also at the end
     queries = encode_queries(qid if with_queries else None, X.shape[0])
     model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=queries.codes)
-    folds = model._folds(y, queries, read_scoring("concordance"), 0)
+    folds = fitting._folds(y, queries, fitting.Settings(read_scoring("concordance")))
     task = Task(model.features_.views(X, queries), y, queries, folds, None, 0)
     trained = [
         (one.train(task, one.view).model, one.view) for one in candidates(X.shape[0], queries.n_groups)
@@ -337,7 +337,7 @@ def test_every_member_keeps_the_order_of_awkward_values(kind, dtype) -> None:
     X, y, qid = awkward(kind)
     queries = encode_queries(qid, X.shape[0])
     model = pl.AutoRanker(time_limit=1e-6, random_state=0).fit(X, y, qid=qid)
-    folds = model._folds(y, queries, read_scoring("concordance"), 0)
+    folds = fitting._folds(y, queries, fitting.Settings(read_scoring("concordance")))
     task = Task(model.features_.views(X, queries), y, queries, folds, None, 0)
     for one in candidates(X.shape[0], queries.n_groups):
         model.members_, model.views_ = [one.train(task, one.view).model], [one.view]

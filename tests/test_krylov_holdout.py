@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import oracles
 from preflearn import RLS, RankRLS, RankRLSCV
-from preflearn.kernels._loops.sparse import products_of_rows, times_columns
+from preflearn.kernels._loops import products_of_rows, times_columns
 from preflearn.model_selection import HeldOut, cross_val_predict, leave_preference_out
 from preflearn.model_selection._problem import Problem
 from preflearn.squared import routes

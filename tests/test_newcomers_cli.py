@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preflearn.auto.training.details import telling_words
+from preflearn.auto.training.conclusions import telling_words
 from test_look import shop_table, write_csv
 
 LINEAR = ("--target", "grade", "--query", "session", "--learner", "rankrls", "--kernel", "linear")
@@ -51,7 +51,7 @@ def test_influence_of_columns_when_shuffled(shop, call, tmp_path):
 
 
 def test_the_spread_of_a_column_is_that_of_its_contribution():
-    from preflearn.auto.training.details import InputColumns
+    from preflearn.auto.training.conclusions import InputColumns
 
     rng = np.random.default_rng(0)
     Z, coef = rng.normal(size=(50, 4)), np.array([1.0, -2.0, 0.5, -1.0])

@@ -126,10 +126,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         preflearn.RankRSL  # noqa: B018
 
 
-# What a fitted model tells of rows inside their query.
-UPWARDS = {"report/inspection/rows.py": {"auto"}}
-
-
 @pytest.mark.parametrize("part", ROOMS)
 def test_imports_go_one_way(part: str) -> None:
     may_import = set(ROOMS[: ROOMS.index(part)]) - KNOWS_NOTHING_OF.get(part, set())
@@ -139,7 +135,6 @@ def test_imports_go_one_way(part: str) -> None:
         found = {part_of(name) for name in imported_modules(path) if name.startswith("preflearn.")}
         if part == "choosing":
             found -= {"model_selection"}  # the name of its folder
-        found -= UPWARDS.get(path.relative_to(SOURCE).as_posix(), set())
         assert found - {part, None} <= may_import, path.relative_to(ROOT)
 
 
@@ -171,7 +166,7 @@ def test_only_loops_import_numba() -> None:
         if any(name.split(".")[0] == "numba" for name in imported_modules(path))
         and "_loops" not in path.relative_to(SOURCE).with_suffix("").parts
     ]
-    assert sorted(guilty) == ["numerics/compiling.py", "numerics/vectors.py"]
+    assert guilty == ["numerics/compiling.py"]
 
 
 def test_loops_are_compiled_in_one_way() -> None:
@@ -192,8 +187,9 @@ FOREIGN = {
     "_validate_params",
 }  # fmt: skip
 # What learners and transformers offer to the library, not to users: operators for ONNX (`numerics.onnx_graph`),
-# training on rows in parts to `distributed`, features relative to a query to `explain`.
-HOOKS = {"_fit_parts", "_in_query", "_onnx_inputs", "_onnx_nodes", "_onnx_values"}
+# training on rows that were kept to `distributed`, the model after its encoder, and features relative to a query, to
+# `explain`.
+HOOKS = {"_after_encoder", "_fit_kept", "_in_query", "_onnx_inputs", "_onnx_nodes", "_onnx_values"}
 
 
 def is_private(name: str) -> bool:

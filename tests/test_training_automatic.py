@@ -10,11 +10,10 @@ import pytest
 
 from demo_rows import shop
 from preflearn import AutoRanker
-from preflearn.auto import Entry, boosting, candidates, kernels, ranker
-from preflearn.auto.training.automatic import Candidates
+from preflearn.auto import Entry, candidates, fitting, kernels, trees
 from preflearn.auto.training.options import Learner, TrainingOptions
 from preflearn.auto.training.ranking import RankingProblem
-from preflearn.auto.training.train import describe, train
+from preflearn.auto.training.train import Candidates, describe, train
 from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.inspection import feature_influence
@@ -28,7 +27,7 @@ from preflearn.metrics.single_columns import best_feature_scores
 def without_refitting():
     """Repeating the procedure for each fold takes six times as long: tests/test_automatic.py has it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranker, "_REFITTED_CELLS", 0)
+        patch.setattr(fitting, "_REFITTED_CELLS", 0)
         yield
 
 
@@ -104,13 +103,13 @@ def test_never_worse_than_a_simple_model(seed, monkeypatch):
 
     The reported figure is that of choices by other folds, and may be lower than the one that the choice was made by.
     """
-    offered, prefer = [], AutoRanker._prefer_simple
+    offered, prefer = [], fitting._prefer_simple
 
-    def look(self, trial, **options):
+    def look(trial, **options):
         offered.append(trial.score)
-        return prefer(self, trial, **options)
+        return prefer(trial, **options)
 
-    monkeypatch.setattr(AutoRanker, "_prefer_simple", look)
+    monkeypatch.setattr(fitting, "_prefer_simple", look)
     rng = np.random.default_rng(seed)
     X, qid = rng.normal(size=(80, 6)), np.repeat(np.arange(10), 8)
     y = (np.exp(2 * X[:, 2]) > 1.0) + 0.8 * rng.normal(size=80)
@@ -152,7 +151,7 @@ def test_one_ranking_of_all_rows():
 @pytest.mark.parametrize("with_queries", [True, False])
 def test_a_sample_of_many_rows(monkeypatch, with_queries):
     """What was not looked at has no held-out value, and the queries that are shown are those of the table."""
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 150)
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 150)
     X, y, qid, names = shop(20)
     options = TrainingOptions(learner=Learner.auto, time_limit=1e-9)
     problem = RankingProblem(RankingData(X, y, qid if with_queries else None, names), options)
@@ -170,8 +169,8 @@ def test_a_sample_of_many_rows(monkeypatch, with_queries):
 @pytest.mark.parametrize("with_queries", [True, False])
 def test_members_that_were_extended_say_what_was_held_out(monkeypatch, with_queries):
     """One fold of the sample is held out from all members: nothing else may be claimed."""
-    monkeypatch.setattr(ranker, "_MOST_ROWS", 300)
-    monkeypatch.setattr(boosting, "_STAGES", (5, 10))
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 300)
+    monkeypatch.setattr(trees, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
     monkeypatch.setattr(kernels, "_ROUNDS", 1)
     X, y, qid, names = shop(40)
@@ -254,7 +253,7 @@ def test_one_query_to_order_is_left_to_one_learner():
     y = np.where(qid == 3, rng.normal(size=120), 0.0)
     options = TrainingOptions(learner=Learner.auto)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranker, "_REFITTED_CELLS", 50_000)
+        patch.setattr(fitting, "_REFITTED_CELLS", 50_000)
         found = train(RankingProblem(RankingData(X, y, qid, ["a", "b", "c"]), options))
     assert found.report.leaderboard is None
     assert any("too few rows can be compared" in one.why for one in found.report.choices)

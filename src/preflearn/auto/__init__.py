@@ -1,8 +1,9 @@
 """The automatic ranker: candidates of different kinds, combined by what they predict for queries they have not seen.
 
-``ranker`` is the estimator, ``features`` the preparations that candidates see, ``candidates`` the candidates with their
-costs, ``trees`` boosted and random trees as plain arrays, ``combination`` the weights and the nested choice,
-``leaderboard`` the record of what was tried, and ``training`` the procedure of ``preflearn train``.
+``ranker`` is the estimator, ``fitting`` its procedure: the ``candidates`` learn from views of the ``features``, the
+``combination`` weighs what they predict for held-out rows, the ``leaderboard`` records the attempts, and ``extension``
+trains the members of a sample on more rows. ``kernels`` and ``trees`` are members, ``sample`` keeps rows that come in
+parts, and ``training`` is the procedure of ``preflearn train``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All are held out on the same folds: the linear one by algebra, the kernels with 
 trees grown without each fold, whose mean is the model. Several settings of one candidate (alpha, round) are compared
 by the score of each fold.
 
-The cost of a candidate is a rough count of operations, from which `timing` estimates seconds.
+The cost of a candidate is a rough count of operations, from which `Pace` estimates seconds for a time limit.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..learners.rankrls import RankRLS
 from ..model_selection._choice import choose
 from ..model_selection._held_out import HeldOut
-from ..numerics.threads import in_turns, threads_limited
+from ..numerics.threads import in_turns, n_threads, threads_limited
 from ..squared.holdout.base import rows_outside
-from . import boosting, kernels
+from . import kernels
 from .combination import centred, nested
 from .tasks import Member, Task
-from .trees import TreeSum
+from .trees import TreeSum, boosted_trees, cost_of_trees
 
 # Random trees without a fold.
 _RANDOM = 32
@@ -177,7 +177,7 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
             "best single feature", standardised, _cost_of_sorting, single_feature, is_simple=True, joins=False
         ),
         # Before the kernels: under a time limit, a race could use up the time and leave no member.
-        Candidate("boosted trees", plain + both_relative, boosting.cost, boosting.boosted_trees),
+        Candidate("boosted trees", plain + both_relative, cost_of_trees, boosted_trees),
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
     ]
     if n_rows >= _MORE_VIEWS_FROM:
@@ -191,13 +191,6 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
     view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]
-
-
-# What trains the members of a candidate on all rows, or on many of them.
-EXTENSIONS: dict[Any, Callable[..., Any]] = {
-    kernels.learned_kernel: kernels.train_on_everything,
-    boosting.boosted_trees: boosting.grow_on_everything,
-}
 
 
 def rivals(found: list[Candidate], n_rows: int) -> tuple[tuple[str, ...], ...]:
@@ -233,4 +226,137 @@ def _about(alpha: float) -> str:
     return f"alpha {alpha:.3g}"
 
 
-__all__ = ["EXTENSIONS", "Candidate", "candidates", "rivals"]
+# Presets -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a preset changes.
+
+    Attributes
+    ----------
+    candidates : frozenset of str or None
+        The only ones that are tried; all where None.
+    refitted : int
+        How many times as large as usual a table may be for the whole procedure to be repeated without each fold, which
+        the reported figure then comes from.
+    n_runs : int
+        Runs with other folds and seeds, whose predictions are averaged.
+    without : frozenset of str
+        Candidates that are not tried.
+    """
+
+    candidates: frozenset[str] | None = None
+    refitted: int = 1
+    n_runs: int = 1
+    without: frozenset[str] = frozenset()
+
+    def allows(self, name: str) -> bool:
+        """Whether a candidate of this name may be tried."""
+        return (self.candidates is None or name in self.candidates) and name not in self.without
+
+
+PRESETS = {
+    None: Preset(),
+    "fast": Preset(frozenset({"linear", "best single feature", "boosted trees"}), 0),
+    "best": Preset(refitted=10, n_runs=3),
+}
+
+
+def read_preset(name: Any) -> Preset:
+    """The preset of this name; a `Preset` is one itself, for the library's own use.
+
+    Raises
+    ------
+    ValueError
+        For another name.
+    """
+    if isinstance(name, Preset):
+        return name
+    if not isinstance(name, str | None) or name not in PRESETS:
+        raise ValueError(f"preset must be None, 'fast' or 'best': found {name!r}.")
+    return PRESETS[name]
+
+
+# Time ----------------------------------------------------------------------------------------------------------------
+
+# Operations in a second of one processor, measured on 2,000 to 30,000 rows of 40 to 100 features: products of matrices
+# are many times as fast as what looks up its operands. A machine that is slower shows it by the first candidates.
+_RATES: dict[Any, float] = {
+    linear: 5e9,
+    single_feature: 5e9,
+    kernels.learned_kernel: 1.8e10,
+    boosted_trees: 8e8,
+    random_trees: 8e8,
+}
+# Processors that the folds of a candidate keep busy, at most.
+_MOST_THREADS = 5
+# Weight of the estimate, in seconds of measured time.
+_TRUST = 0.3
+
+
+class Work(NamedTuple):
+    """Seconds that a candidate is expected to take on an idle machine.
+
+    Attributes
+    ----------
+    race : float
+        The rounds of all rivals, where these have not been run.
+    rest : float
+        What follows unless it is behind in the race.
+    """
+
+    race: float
+    rest: float
+
+
+class Pace:
+    """How long candidates take, relative to what was expected of those before.
+
+    Parameters
+    ----------
+    task : Task
+    n_features : int
+        Columns of one part of a view.
+    """
+
+    def __init__(self, task: Task, n_features: int):
+        self._task, self._n_features = task, n_features
+        jobs = n_threads() if task.n_jobs is None or task.n_jobs < 1 else min(task.n_jobs, n_threads())
+        self._n_threads = min(jobs, _MOST_THREADS)
+        self._expected = self._taken = 0.0
+        self._has_raced = False
+
+    def work(self, candidate: Candidate) -> Work:
+        """What lies before a candidate."""
+        task, race = self._task, 0.0
+        if (
+            candidate.train is kernels.learned_kernel
+            and candidate.view in task.rivals
+            and not self._has_raced
+        ):
+            race = kernels.cost_of_race(task.n_rows, [self._n_features * len(view) for view in task.rivals])
+        rate = self._rate(candidate)
+        return Work(race / rate, candidate.cost(task.n_rows, self._columns(candidate)) / rate)
+
+    def seconds(self, work: Work) -> float:
+        """About how long this will take."""
+        return sum(work) * (self._taken + _TRUST) / (self._expected + _TRUST)
+
+    def note(self, candidate: Candidate, work: Work, member: Member | None, seconds: float) -> None:
+        """A candidate has taken this long, or, where it was behind and there is no member, the race has.
+
+        What counts is the work that was done: trees and rounds that end early say nothing about how fast others are.
+        """
+        self._taken += seconds
+        self._has_raced |= work.race > 0
+        done = 0.0
+        if member is not None:
+            done = work.rest if member.work is None else member.work / self._rate(candidate)
+        self._expected += work.race + done
+
+    def _rate(self, candidate: Candidate) -> float:
+        return _RATES[candidate.train] * self._n_threads
+
+    def _columns(self, candidate: Candidate) -> int:
+        return self._n_features * len(candidate.view)

@@ -26,7 +26,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from ..comparisons import Groups
 from ..numerics.onnx_graph import Graph, Value
 from ..tables.encoding.query_relative import QueryRelative, standardised_in_queries
-from ._loops.quantiles import normal_quantiles
+from ._loops import normal_quantiles
 from .onnx_nodes import quantile_nodes
 
 _QUANTILES = 500

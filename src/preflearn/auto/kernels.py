@@ -16,25 +16,30 @@ The number of basis vectors grows with the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..comparisons import encode_queries
 from ..kernels.functions import Kernel
-from ..learners.rankrfm import RankRFM
+from ..kernels.onnx_nodes import products_nodes
+from ..learners.rankrfm import RankRFM, importances_of_gradients, of_expansion
 from ..model_selection._choice import choose
+from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import with_small_matrices
 from ..squared.curves import Curves
 from ..squared.expansion import Expansion, Moments, kernel_moments, solve_expansion
 from ..squared.holdout.base import rows_outside
 from ..squared.learned_metric import GRADIENT_ROWS, average_gradient_metric
 from .combination import clearly_positive, nested
-from .curves import KernelAndCurves, as_estimator, described
-from .everything import Everything
-from .tasks import Extension, Member, Task, halves_of
+from .tasks import Member, Task, halves_of
+
+if TYPE_CHECKING:
+    from .extension import MoreRows
 
 # Times that a metric may be learned. Another round follows while the last two have raised the score by more than the
 # standard error of the difference over folds.
@@ -263,9 +268,8 @@ def _member_of_sample(task: Task, search: Search) -> Member:
     table, settings = np.array(search.scores), np.array(search.predictions)
     best = task.folds.best(table)
     learner = as_estimator(*search.models[best], best, task.queries.n_groups)
-    extend = _extension(task, search, search.alphas[best])
     unbiased = nested(task.folds, settings, table)
-    return Member(learner, settings[best], unbiased, learner.feature_importances_, described(learner), extend)
+    return _member(task, search, search.alphas[best], learner, settings[best], unbiased)
 
 
 def _train_members(task: Task, search: Search) -> Member:
@@ -286,31 +290,27 @@ def _train_members(task: Task, search: Search) -> Member:
     choice = choose(folds.mean(scores), alphas)[0]
     learner = as_estimator(models[-1], choice, best, task.queries.n_groups)
 
-    extend = _extension(task, search, alphas[choice])
     unbiased = nested(folds, settings, scores)
-    return Member(
-        learner, settings[choice], unbiased, learner.feature_importances_, described(learner), extend
-    )
+    return _member(task, search, alphas[choice], learner, settings[choice], unbiased)
+
+
+def _member(
+    task: Task,
+    search: Search,
+    alpha: float,
+    learner: RankRFM | KernelAndCurves,
+    held_out: np.ndarray,
+    unbiased: np.ndarray,
+) -> Member:
+    work = cost(task.n_rows, search.X.shape[1], max(_rounds(task, search)))
+    extend = partial(_train_on_more_rows, task, search, alpha)
+    return Member(learner, held_out, unbiased, learner.feature_importances_, described(learner), work, extend)
 
 
 def _rounds(task: Task, search: Search) -> list[int]:
     """For each fold the round that the others prefer."""
     table = np.array(search.scores)
     return [task.folds.best(table, without=fold) for fold in range(len(task.folds.tests))]
-
-
-def _extension(task: Task, search: Search, alpha: float) -> Extension:
-    """What trains the member on more rows."""
-    chosen = _rounds(task, search)
-    metrics = [search.metric_without(fold, number) for fold, number in enumerate(chosen)]
-    plain = np.full(search.X.shape[1], np.nan)  # stands for no metric
-    kept = {
-        "metrics": np.stack([plain if one is None else one for one in metrics]),
-        "rounds": np.array(chosen),
-        "alpha": alpha,
-        "has_curves": search.has_curves,
-    }
-    return Extension(train_on_everything, task, search.view, kept, is_kernel=True)
 
 
 def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
@@ -380,25 +380,134 @@ def _functions(
     return kernel, basis, curves
 
 
-def train_on_everything(
-    task: Task, view: tuple[str, ...], settings: Mapping[str, Any], everything: Everything
+def _train_on_more_rows(
+    task: Task, search: Search, alpha: float, more: MoreRows
 ) -> tuple[RankRFM | KernelAndCurves, np.ndarray]:
-    """A metric that has not seen the fold that is left out, more basis vectors, all other rows.
+    """A metric that has not seen the fold that stays out, more basis vectors, all other rows.
 
     More rows want less regularisation: alpha is chosen anew by the fold. What is predicted for one half of its queries
     is chosen by the other half.
     """
-    X, fold = task.views[view], everything.fold
-    metric, test = settings["metrics"][fold], task.folds.tests[fold]
-    metric, has_curves = None if np.isnan(metric).any() else metric, bool(settings["has_curves"])
-    rows, size = rows_outside(task.n_rows, test), n_basis(everything.n_rows)
-    kernel, basis, curves = _functions(X, rows, metric, size, has_curves, task.seed)
-    moments = everything.kernel_moments(kernel, basis, curves, view)
-    model = solve_expansion(kernel, basis, moments, settings["alpha"] * _AROUND, curves)
-    halves, predictions = halves_of(task, test), model.predict(X[test])
+    number, test = _rounds(task, search)[more.fold], task.folds.tests[more.fold]
+    metric = search.metric_without(more.fold, number)
+    rows, size = rows_outside(task.n_rows, test), n_basis(more.n_rows)
+    kernel, basis, curves = _functions(search.X, rows, metric, size, search.has_curves, task.seed)
+    moments = more.kernel_moments(kernel, basis, curves, search.view)
+    model = solve_expansion(kernel, basis, moments, alpha * _AROUND, curves)
+    halves, predictions = halves_of(task, test), model.predict(search.X[test])
     scores = halves.of(predictions)
-    chosen = as_estimator(model, halves.best(scores), int(settings["rounds"][fold]), task.queries.n_groups)
+    chosen = as_estimator(model, halves.best(scores), number, task.queries.n_groups)
     return chosen, nested(halves, predictions, scores)
 
 
-__all__ = ["RACE_FROM", "Search", "cost", "cost_of_race", "learned_kernel", "n_basis", "train_on_everything"]
+# Fitted models ------------------------------------------------------------------------------------------------------
+
+
+# Rows whose bumps are computed together.
+_BLOCK = 512
+
+
+class KernelAndCurves(BaseEstimator):
+    """f(x) = k(x, R) β + Σ_j g_j(x_j), each g_j a sum of bumps (`squared.curves`).
+
+    Attributes
+    ----------
+    kernel_ : RankRFM
+        The part on all features.
+    feature_ : ndarray of int of shape (p,)
+        The features that have a curve.
+    knots_ : ndarray of shape (p, k)
+        Where the bumps are.
+    widths_ : ndarray of shape (p,)
+    coef_ : ndarray of shape (p, k)
+        Their heights.
+    feature_importances_ : ndarray of shape (n,)
+        Root mean square of the gradient along each feature, in standard deviations of it; they sum to 1.
+    n_features_in_ : int
+    """
+
+    @classmethod
+    def of(cls, kernel: RankRFM, curves: Curves, coefficients: np.ndarray) -> KernelAndCurves:
+        """From the parts of an expansion."""
+        model = cls()
+        model.kernel_, model.n_features_in_ = kernel, kernel.n_features_in_
+        model.feature_, model.knots_, model.widths_ = curves.features, curves.knots, curves.widths
+        model.coef_ = coefficients.reshape(curves.knots.shape) * curves.factors[:, None]
+        rows = kernel.basis_
+        gradients = kernel.gradient(rows) + curves.gradients(rows, coefficients)
+        model.feature_importances_ = importances_of_gradients(gradients[:, :, None], rows)
+        return model
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Scores of the rows of X, shape (m,)."""
+        return self.kernel_.predict_items(X) + self.curve_scores(X)
+
+    def curve_scores(self, X: np.ndarray) -> np.ndarray:
+        """Σ_j g_j of the rows of X, shape (m,)."""
+        curves, heights = (
+            Curves(self.feature_, self.knots_, self.widths_, np.ones(self.widths_.shape)),
+            self.coef_.ravel(),
+        )
+        starts = range(0, X.shape[0], _BLOCK)
+        return np.concatenate([curves.values(X[k : k + _BLOCK]) @ heights for k in starts] or [np.empty(0)])
+
+    def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
+        """What `predict` computes, recorded (`numerics.graph`)."""
+        p, k = self.knots_.shape
+        # Each feature once for each of its knots: a product with zeros and ones takes a fifth of the time of `columns`.
+        repeated = graph.columns(X, self.feature_) @ np.repeat(np.eye(p), k, axis=1)
+        u = (repeated - self.knots_.ravel()) * np.repeat(1.0 / self.widths_, k)
+        bumps = products_nodes((u * u * -0.5).exp(), self.coef_.ravel())
+        return self.kernel_._onnx_nodes(graph, X) + bumps
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """The shapes that a loaded model is checked for (`preflearn.tables.models.fitted`)."""
+        if not vars(self):
+            return {}
+        if not isinstance(getattr(self, "kernel_", None), RankRFM):
+            raise ValueError("kernel_ is not a RankRFM")
+        if self.kernel_.n_features_in_ != self.n_features_in_ or self.kernel_.dual_coef_.ndim != 1:
+            raise ValueError("kernel_ was fitted to other features")
+        if not (np.asarray(self.widths_) > 0).all():
+            raise ValueError("widths_ are not all positive")
+        return {
+            "kernel_": "a RankRFM",
+            "feature_": "p < n",
+            "knots_": "p k",
+            "widths_": "p",
+            "coef_": "p k",
+            "feature_importances_": "n",
+        }
+
+
+def as_estimator(model: Expansion, place: int, number: int, n_queries: int) -> RankRFM | KernelAndCurves:
+    """An expansion at one of its λ, of some round, as a fitted model that can be saved and exported."""
+    of_kernel, of_curves = np.split(model.betas[:, place], [model.basis.shape[0]])
+    kernel = of_expansion(
+        model.kernel,
+        model.basis,
+        of_kernel,
+        alpha=float(model.alphas[place]),
+        best_round=number,
+        n_queries=n_queries,
+    )
+    return kernel if model.curves is None else KernelAndCurves.of(kernel, model.curves, of_curves)
+
+
+def described(model: RankRFM | KernelAndCurves) -> str:
+    """The settings of a fitted kernel, for the leaderboard."""
+    kernel = model.kernel_ if isinstance(model, KernelAndCurves) else model
+    found = f"alpha {kernel.alpha_:.3g}, round {kernel.best_round_}, {kernel.basis_.shape[0]} basis vectors"
+    return f"{found}, {model.feature_.shape[0]} curves" if isinstance(model, KernelAndCurves) else found
+
+
+__all__ = [
+    "RACE_FROM",
+    "KernelAndCurves",
+    "Search",
+    "cost",
+    "cost_of_race",
+    "described",
+    "learned_kernel",
+    "n_basis",
+]

@@ -1,17 +1,31 @@
-"""What the automatic ranker has tried."""
+"""What the automatic ranker has tried: the candidates with what became of them, how well it predicts, and the table.
+
+Differences to the simplest model are tested over queries, which are independent trials: Wilcoxon's signed ranks,
+corrected by Holm's method for the number of candidates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..comparisons import Groups
+from ..model_selection._choice import Scoring
+from ..model_selection.significance import holm, signed_rank_test
 from ..plots import new_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from .combination import FoldScores
+from .tasks import Member
 
-# Why a candidate was left out that was not behind.
-TIME_LIMIT = "time limit"
+if TYPE_CHECKING:
+    from .candidates import Candidate
+
+# Why a candidate was left out.
+TIME_LIMIT, BEHIND = "time limit", "behind after the first rounds"
 
 
 @dataclass(frozen=True)
@@ -127,3 +141,167 @@ class Leaderboard(Sequence):
 
 def _number(value: float, style: str) -> str:
     return "-" if isnan(value) else format(value, style)
+
+
+# From attempts to the table -----------------------------------------------------------------------------------------
+
+# Members with a smaller share are not worth the time that they take in prediction.
+LEAST_SHARE = 0.01
+
+
+@dataclass
+class Attempt:
+    """A candidate, and what became of it.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    member : Member or None
+        None where it was left out.
+    seconds : float
+    share : float
+        In the model.
+    factor : float
+        Of its predictions.
+    reason : str
+        Why it was left out.
+    """
+
+    candidate: Candidate
+    member: Member | None = None
+    seconds: float = 0.0
+    share: float = 0.0
+    factor: float = 0.0
+    reason: str = TIME_LIMIT
+
+    @property
+    def was_left_out_for_time(self) -> bool:
+        return self.member is None and self.reason == TIME_LIMIT
+
+
+def name_of_model(attempts: list[Attempt]) -> str:
+    """The candidate that is the model, if there is one; otherwise "combination"."""
+    alone = [one.candidate.name for one in attempts if one.share >= 1 - LEAST_SHARE]
+    return alone[0] if alone else "combination"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All attempts, and the model that they led to.
+
+    Attributes
+    ----------
+    attempts : list of Attempt
+    folds : FoldScores
+        By the measure that is reported.
+    held_out : ndarray of shape (m,)
+        Predictions of the whole procedure for held-out rows.
+    name : str
+        Of the model: "combination", or that of the candidate that it is.
+    scored : bool array of shape (f,)
+        The folds that held-out scores are given for: those with rows to compare whose predictions no choice flatters.
+    """
+
+    attempts: list[Attempt]
+    folds: FoldScores
+    held_out: np.ndarray
+    name: str
+    scored: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """Held-out score of the model; NaN where no honest one can be given."""
+        return self._figure(self.held_out)
+
+    @property
+    def kept(self) -> list[tuple[Attempt, Member]]:
+        """The members of the model: those with a share that is worth the time that they take in prediction."""
+        return [(one, one.member) for one in self.attempts if one.member and one.share >= LEAST_SHARE]
+
+    @property
+    def with_share(self) -> list[tuple[Attempt, Member]]:
+        """The members that have a share."""
+        return [(one, one.member) for one in self.attempts if one.share > 0 and one.member is not None]
+
+    def score_of(self, attempt: Attempt) -> float:
+        """Held-out score of a candidate, its settings chosen by the other folds."""
+        if attempt.member is None:
+            return float("nan")
+        return self._figure(attempt.member.unbiased)
+
+    def _figure(self, predictions: np.ndarray) -> float:
+        if np.count_nonzero(self.scored) < 2:
+            return float("nan")
+        return float(self.folds.mean(np.where(self.scored, self.folds.of(predictions), np.nan)))
+
+    @property
+    def scored_rows(self) -> np.ndarray:
+        """Whether the fold of each row is scored, shape (m,)."""
+        out = np.zeros(self.held_out.shape[0], dtype=bool)
+        for test, is_scored in zip(self.folds.tests, self.scored, strict=True):
+            out[test] = is_scored
+        return out
+
+    def leaderboard(
+        self, y: np.ndarray, queries: Groups, scoring: Scoring, name_of: Callable[[int], str]
+    ) -> Leaderboard:
+        """The table of the candidates, best first, each compared with the first and simplest of them."""
+        first, *others = [one for one in self.attempts if one.member is not None]
+        assert first.member is not None
+        predictions = [one.member.unbiased for one in others if one.member is not None] + [self.held_out]
+        pvalues = _test(y, first.member.unbiased, predictions, queries, scoring, self.scored_rows)
+        least = self.score_of(first)
+        tested = {id(one): p for one, p in zip(others, pvalues)}
+        entries = []
+        for one in self.attempts:
+            score = self.score_of(one)
+            entries.append(
+                Entry(
+                    one.candidate.name,
+                    score,
+                    float(one.share),
+                    one.seconds,
+                    f"left out: {one.reason}" if one.member is None else _detail(one.member, name_of),
+                    float("nan") if one is first else score - least,
+                    tested.get(id(one), float("nan")),
+                )
+            )
+        entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
+        seconds = sum(one.seconds for one in self.attempts)
+        model = Entry(
+            self.name,
+            self.score,
+            1.0,
+            seconds,
+            "the model, all choices included",
+            *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
+        )
+        return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+
+
+def _detail(member: Member, name_of: Callable[[int], str]) -> str:
+    """The settings of a candidate; of a single feature its name and direction."""
+    if member.detail or not hasattr(member.model, "coef_"):
+        return member.detail
+    feature = int(np.flatnonzero(member.model.coef_)[0])
+    return name_of(feature) + ("" if member.model.coef_[feature] > 0 else ", lowest first")
+
+
+def _test(
+    y: np.ndarray,
+    first: np.ndarray,
+    others: list[np.ndarray],
+    queries: Groups,
+    scoring: Scoring,
+    rows: np.ndarray,
+) -> list[float]:
+    """Corrected p-values of the differences between the other predictions and the first, in the queries of rows."""
+    unknown = [float("nan")] * len(others)
+    if scoring.scorer is None or queries.n_groups < 2:
+        return unknown
+    values = [scoring.scorer.per_query(y, one, queries).values for one in (first, *others)]
+    defined = ~np.isnan(np.stack(values)).any(axis=0) & rows[queries.order[queries.starts[:-1]]]
+    if defined.sum() < 2:
+        return unknown
+    found = [signed_rank_test(one[defined], values[0][defined]).pvalue for one in values[1:]]
+    return holm(found).tolist()

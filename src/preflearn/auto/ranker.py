@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
-from copy import deepcopy
-from dataclasses import replace
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -23,50 +20,25 @@ from ..comparisons.inputs import read_scores
 from ..learners.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
-from ..model_selection._folds import read_folds, shuffled_folds
 from ..model_selection._learner import SelfValidatingLearner
-from ..model_selection._row_order import order_by_content
-from ..model_selection._splitters import QueryKFold
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
-from ..numerics.threads import threads_limited
-from ..progress import Stage, Stages
+from ..progress import Stages
 from ..squared.devices.expansion import DeviceExpansions
-from ..squared.holdout.base import rows_outside
 from ..tables.encoding.table import TableEncoder
-from .candidates import Candidate, candidates, rivals
-from .combination import FoldScores, choose_combination, nested
-from .correction import correct
-from .everything import Everything
-from .extension import chunks_without, extend, fold_to_keep
+from . import showing
+from .candidates import read_preset
 from .features import OF_QUERY, PARTS, Features
-from .leaderboard import Leaderboard
-from .prediction import WeightedMembers, prepare, refuse_misfits, scores_by_query
-from .presets import Preset, read_preset
-from .resuming import Run, run_of
-from .showing import ShowsItself, remember
-from .streams import Preparation, QuerySample, RowsInParts, UnitScale, rows_in_chunks
-from .tasks import Task
-from .timing import Pace
-from .trial import Attempt, Trial, name_of_model
+from .fitting import Learned, Settings, learn
+from .leaderboard import Leaderboard, Trial
+from .prediction import WeightedMembers, refuse_misfits, scores_by_query
+from .sample import Kept, RowsInParts, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
 
-_N_FOLDS = 5
-# Folds to choose by where the whole procedure is repeated without one of those.
-_INNER_FOLDS = 3
-# Maximum number of rows that candidates learn from.
-_MOST_ROWS = 60_000
 # A sparse matrix with more columns than this is not filled in.
 _MOST_SPARSE_COLUMNS = 2000
-# Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
-_REFITTED_CELLS = 50_000
-# Without this repetition, two folds that choose for each other need this number of rows.
-_ROWS_FOR_TWO_FOLDS = 50
-
-_LETTERS = dict(zip("xsqrp", PARTS, strict=True))
 
 
-# Long: the steps of one procedure, from a table to a combination, which share what was fitted.
-class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator):
+class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -126,8 +98,7 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     encoder_ : TableEncoder or None
         For data frames and arrays with missing values.
     n_training_rows_ : int
-        Rows that the members were trained on; about 2,000,000 where they were drawn. Kernels learn from up to 500,000
-        of them.
+        Rows that the members were trained on, at most 2,000,000. Kernels learn from up to 500,000 of them.
     n_queries_, n_features_in_ : int
 
     Notes
@@ -138,20 +109,19 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     several views of the features race, and at most the best two go on.
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
-    everything: boosted trees on codes of a byte, kernels by one pass of sums. Trees learn from about 2,000,000 rows at
-    most, kernels from about 500,000, whole queries drawn from all of them: 2,000 basis vectors gain little from more.
-    The leaves of the trees are then fitted again to what the combination leaves. A fifth of the sample stays out; it
-    gives the weights and `best_score_`, which is thus the figure of what was trained.
+    everything: boosted trees on codes of a byte, kernels by one pass of sums over about 500,000 rows, since 2,000 basis
+    vectors gain little from more. The leaves of the trees are then fitted again to what the combination leaves. A fifth
+    of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained. Of
+    more than 2,000,000 rows that many are kept, whole queries with the smallest hashes of their labels.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
     rows, 19 to 36 on 10,000, 91 to 163 on 54,000 to 57,000, 86 to 102 on 245,000 and 242 on 1,000,000; several cores
     share it. Beyond 60,000 rows candidates are no longer trained on all rows without each fold, so that twice as many
     rows may take less time there. Data whose metric improves with every round take longer than noisy ones.
 
-    The model is a function of the data and the seed: the order of the rows and the names of the queries do not matter.
-    Scores are on a scale of their own, whatever that of y is. Kernels of more than 65,536 numbers (2,000 basis vectors
-    of 33 features) are evaluated partly in single precision, as far as that changes scores by about a millionth of
-    their standard deviation (`preflearn.kernels.expansions`); everything else is in double precision.
+    The model is a function of the data and the seed: the order of the rows does not matter, nor do the names of the
+    queries unless rows are left out. Scores are on a scale of their own, whatever that of y is, in double precision;
+    trees compare features in single precision.
 
     Features relative to their query need ``qid`` in ``predict``, and all items of a query together.
 
@@ -179,6 +149,8 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     views_: list[tuple[str, ...]]
     weights_: np.ndarray
     feature_importances_: np.ndarray
+    cv_predictions_: np.ndarray
+    cv_folds_: np.ndarray
 
     def __init__(
         self,
@@ -217,151 +189,51 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         -------
         self
         """
+        device = self.device
         if is_device_array(X):
-            return self._fit_tensor(X, y, qid)
-        limit, preset = self._read_limit(), read_preset(self.preset)
-        self._expansions()  # refuses a device that is not there
-        remember(self, X, y, qid)
-        if limit < np.inf:
-            _compile()
-        start = time.perf_counter()
-        scoring = self._read_scoring()
+            if device is None and hasattr(X, "cpu"):
+                device = str(X.device)
+            X, y, qid = as_host(X), as_host(y), as_host(qid)
+        settings = read_settings(self, device)
+        showing.remember(self, X, y, qid)
+        m = n_rows(X)
+        kept = None if qid is None else rows_to_keep(qid, m)
+        if kept is not None:
+            X, y, qid = (take(one, kept) for one in (X, np.asarray(y), np.asarray(qid)))
         rows = self._encode(X)
-        y = self._read_targets(y, rows.shape[0])
-        order, queries = order_by_content(rows, y[:, None], encode_queries(qid, rows.shape[0]))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        taken = queries.sample(_MOST_ROWS)
-        sample = order[taken]
-        part = encode_queries(queries.codes[taken], sample.shape[0])
-        self.n_training_rows_ = sample.shape[0]
-        with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
-            has_more = sample.shape[0] < rows.shape[0]
-            # Under a time limit there may be no time for more rows.
-            is_sample = has_more and limit == np.inf
-            trial = self._fit_rows(
-                rows[sample], y[sample], part, scoring, seed, start, limit, is_sample=is_sample
-            )
-            spent = time.perf_counter() - start
-            extended = False
-            if (
-                not has_more
-                and rows.size <= preset.refitted * _REFITTED_CELLS
-                and (1 + len(trial.folds.tests)) * spent <= limit
-            ):
-                with self._stages()("the same without each fold") as stage:
-                    trial = self._refit_without_folds(
-                        rows[sample], y[sample], part, scoring, seed, trial, stage
-                    )
-                trial = self._prefer_simple(trial, is_refitted=True)
-            elif has_more and trial.can_extend(rows.shape[0], limit - spent):
-                places = taken[trial.folds.tests[fold_to_keep(trial.folds)]]
-                targets, sample, extended = UnitScale(y[sample])(y), order[places], True
-                chunks = chunks_without(rows, targets, order, queries, places)
-                part = encode_queries(queries.codes[places], sample.shape[0])
-                held = (rows[sample], y[sample], targets[sample], part)
-                run = Run(self._stages())
-                over, is_global = (lambda f, _=0: map(f, chunks())), queries.n_groups == 1
-                trial = self._extend(
-                    trial, over, rows.shape[0], held, scoring, seed, run, is_global=is_global, limit=limit
-                )
-            # Runs on the sample would only dilute members that have learned from all rows.
-            for number in range(1, 1 if extended else preset.n_runs):
-                if (1 + 1 / number) * (time.perf_counter() - start) > limit:
-                    break
-                with self._stages()(f"run {number + 1} of {preset.n_runs}"):
-                    self._add_run(rows[sample], y[sample], part, scoring, seed + number, number, trial)
-        self._keep_figures(trial, y[sample], part, scoring)
-        self.n_queries_ = queries.n_groups
-        self._keep_held_out(trial, sample, queries.n_rows)
+        targets, queries = read_targets(self, y, rows.shape[0]), encode_queries(qid, rows.shape[0])
+        found = learn(rows, targets, queries, settings)
+        self._keep(found, targets, queries, settings.scoring)
+        if kept is not None:
+            predictions, folds = self.cv_predictions_, self.cv_folds_
+            self.cv_predictions_, self.cv_folds_ = np.full(m, np.nan), np.full(m, -1)
+            self.cv_predictions_[kept], self.cv_folds_[kept] = predictions, folds
         return self
 
-    def _fit_rows(
-        self,
-        rows: np.ndarray,
-        y: np.ndarray,
-        queries: Groups,
-        scoring: Scoring,
-        seed: int,
-        start: float,
-        limit: float,
-        n_folds: int = _N_FOLDS,
-        run: Run | None = None,
-        is_sample: bool = False,
-    ) -> Trial:
-        """Train the candidates on rows of numbers, combine them, and keep the parts of the model.
-
-        Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
-        """
-        folds = self._folds(y, queries, scoring, seed, n_folds)
-        self.features_ = Features().fit(rows)
-        targets = UnitScale(y)(y)
-        preset = read_preset(self.preset)
-        everyone = candidates(rows.shape[0], queries.n_groups)
-        options = [one for one in everyone if preset.allows(one.name)]
-        task = Task(
-            self.features_.views(rows, queries),
-            targets,
-            queries,
-            folds.by_concordance,
-            self.n_jobs,
-            seed,
-            rivals(options, rows.shape[0]),
-            self._expansions(),
-            is_sample=is_sample,
-        )
-        attempts = self._train(options, task, start, limit, run or Run(self._stages()))
-        joining = [one for one in attempts if one.member is not None and one.candidate.joins]
-        held_out, unbiased = (
-            np.column_stack([getattr(one.member, name) for one in joining])
-            for name in ("held_out", "unbiased")
-        )
-        chosen = choose_combination(held_out, unbiased, targets, queries, folds.choosing)
-        for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
-            one.share, one.factor = weight / chosen.weights.sum(), weight / spread
-        # With two folds of few rows, what one of them chooses is what the other would.
-        enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
-        scored = (folds.sizes > 0) & enough
-        trial = Trial(attempts, folds, chosen.nested, name_of_model(joining), scored)
-        self._keep(trial)
-        return self._prefer_simple(trial)
-
-    def _keep_figures(self, trial: Trial, y: np.ndarray, queries: Groups, scoring: Scoring) -> None:
-        self.best_score_ = trial.score
-        if np.isnan(self.best_score_):
-            _warn_of_no_figure(trial)
-        self.leaderboard_ = trial.leaderboard(y, queries, scoring, self._name_of)
-
     def fit_stream(self, chunks, *, checkpoint=None, **reading) -> Self:
-        """Choose on a sample of whole queries, then train the members on all rows, chunk by chunk.
-
-        Of more than 2,000,000 rows (500,000 for kernels) the members learn from about that many, whole queries drawn
-        from all of them.
+        """Keep up to 2,000,000 rows of whole queries in one pass over rows that come in parts, then `fit` on them.
 
         Parameters
         ----------
         chunks : path, list of paths, iterable of chunks, or callable that returns one
-            Files as in `preflearn.io.iter_ranking`, or chunks of whole queries: (X, y, qid) or `RankingData`. They are
-            read several times, so an iterator that can be read once is refused. X may be a data frame or a mapping
-            from names to columns as in `fit`: how columns are encoded is learned from the sample.
+            Files as in `preflearn.io.iter_ranking`, or chunks of whole queries: (X, y, qid) or `RankingData`. X may be
+            a data frame or a mapping from names to columns as in `fit`.
         checkpoint : path, default=None
-            A file that remembers what has been done: the sample, every candidate, every member that was trained on all
-            rows, and once a minute the sums of the kernel in progress. A second call with the same arguments resumes
-            there, and the model is the same. A checkpoint of other parameters or other rows is refused. Up to 60,000
-            rows, where everything is the sample, only the rows themselves are remembered.
+            A file that holds the rows that were kept, once the pass has ended. A second call with the same arguments
+            starts from them, and the model is the same. A checkpoint of other parameters is refused. Data frames are
+            not written to it, and read again.
         **reading
             Options of `iter_ranking`, for files.
 
         Returns
         -------
         self
-            Without ``cv_predictions_`` and ``cv_folds_``. Up to 60,000 rows it is the model of `fit`.
+            Without ``cv_predictions_`` and ``cv_folds_``. It is the model of `fit` on the rows that were kept.
 
         Notes
         -----
-        Memory: the sample (60,000 rows), a chunk, and a byte for each number of up to 2,000,000 rows for boosted trees.
-        Passes: one for the sample, one for each member with a share, one to fit the leaves of trees again. The sample
-        holds the queries whose labels have the smallest hashes: it depends on the labels, not on the order of the rows
-        or the size of the chunks.
+        Memory: what `fit` takes for the rows that are kept, and a chunk. Those of the queries whose labels have the
+        smallest hashes are: they depend on the labels, not on the order of the rows or the size of the chunks.
 
         Examples
         --------
@@ -374,173 +246,37 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         >>> AutoRanker(random_state=0).fit_stream(parts).predict(X[:3], qid=qid[:3]).shape
         (3,)
         """
-        self._fit_parts(rows_in_chunks(chunks, reading), checkpoint)
+        return self._fit_parts(rows_in_parts(chunks, reading), checkpoint)
+
+    def _fit_parts(self, parts: RowsInParts, checkpoint: Any = None) -> Self:
+        read_settings(self, self.device)  # refuses parameters before anything is read
+        with Stages("AutoRanker" if self.verbose else None)("reading the rows") as stage:
+            kept = keep_rows(parts, self, checkpoint, lambda number: stage.amount(number, "rows"))
+        return self._fit_kept(kept)
+
+    def _fit_kept(self, kept: Kept) -> Self:
+        """`fit` on rows that one pass has kept."""
+        self.fit(kept.X, kept.y, qid=kept.keys)
+        self.n_queries_ = kept.n_queries
         # Rows in parts have no held-out predictions one by one.
-        for name in ("cv_predictions_", "cv_folds_"):
-            del self.__dict__[name]
+        del self.cv_predictions_, self.cv_folds_
         return self
 
-    def _fit_parts(self, parts: RowsInParts, checkpoint: Any = None) -> QuerySample:
-        """Choose on a sample of rows that come in parts, and train on all of them.
-
-        Held-out predictions are those of the sample, which is returned.
-        """
-        # Before anything is read.
-        read_preset(self.preset), self._read_scoring(), self._read_limit(), self._expansions()
-        with run_of(checkpoint, self, self._stages(), parts) as run:
-            return self._choose_and_train(parts, run)
-
-    def _choose_and_train(self, parts: RowsInParts, run: Run) -> QuerySample:
-        sample = run.sample(parts, _MOST_ROWS)
-        if sample.n_rows == 0:
-            raise ValueError("There are no rows to learn from: the source yielded no chunks.")
-        X, y, keys = sample.table()
-        if sample.is_everything:
-            self.fit(X, y, qid=keys)
-        else:
-            self._fit_sample(X, y, keys, parts, sample, run)
-        self.n_queries_ = sample.n_queries
-        return sample
-
-    def _fit_sample(
-        self, X: Any, y: np.ndarray, keys: np.ndarray, parts: RowsInParts, sample: QuerySample, run: Run
-    ) -> None:
-        """`fit` on the sample; then its members on all other rows."""
-        limit, start, n_rows = self._read_limit(), time.perf_counter() - run.seconds, sample.n_rows
-        scoring, rows = self._read_scoring(), self._encode(X, has_missing=sample.has_missing)
-        order, queries = order_by_content(rows, y[:, None], encode_queries(keys, rows.shape[0]))
-        seed = run.seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
-        rows, y, keys = rows[order], y[order], keys[order]
-        self.n_training_rows_ = rows.shape[0]
-        with nullcontext() if self.n_jobs is None else threads_limited(self.n_jobs):
-            trial = self._fit_rows(
-                rows, y, queries, scoring, seed, start, limit, run=run, is_sample=limit == np.inf
-            )
-            if trial.can_extend(n_rows, limit - (time.perf_counter() - start)):
-                taken = trial.folds.tests[fold_to_keep(trial.folds)]
-                prepare = Preparation(deepcopy(self.encoder_), np.unique(keys[taken]), UnitScale(y))
-                queries = encode_queries(queries.codes[taken], taken.shape[0])
-                order, rows, y = order[taken], rows[taken], y[taken]
-                held = (rows, y, prepare.scale(y), queries)
-                over = partial(parts.over, prepare)
-                trial = self._extend(trial, over, n_rows, held, scoring, seed, run, limit=limit)
-        self._keep_figures(trial, y, queries, scoring)
-        self._keep_held_out(trial, order, keys.shape[0])
-
-    def _keep_held_out(self, trial: Trial, rows: np.ndarray, n_rows: int) -> None:
-        """What was predicted for held-out rows; ``rows`` are those of the trial."""
-        self.cv_predictions_ = np.full(n_rows, np.nan)
-        self.cv_predictions_[rows] = np.where(trial.scored_rows, trial.held_out, np.nan)
-        self.cv_folds_ = np.full(n_rows, -1)
-        for fold, test in enumerate(trial.folds.tests):
-            self.cv_folds_[rows[test]] = fold
-
-    def _extend(
-        self,
-        trial: Trial,
-        over: Callable[..., Iterator[Any]],
-        n_rows: int,
-        held: tuple[np.ndarray, np.ndarray, np.ndarray, Groups],
-        scoring: Scoring,
-        seed: int,
-        run: Run,
-        *,
-        is_global: bool = False,
-        limit: float = np.inf,
-    ) -> Trial:
-        """Train the members with a share on all rows; ``held``, a fold of the sample, stays out.
-
-        ``held`` are rows, y, scaled targets and queries. Leaves are fitted again unless there is a time limit.
-        """
-        rows, y, targets, part = held
-        everything = Everything(
-            self.features_,
-            over,
-            n_rows - rows.shape[0],
-            fold_to_keep(trial.folds),
-            device=self._expansions(),
-            is_global=is_global,
+    def _keep(self, found: Learned, y: np.ndarray, queries: Groups, scoring: Scoring) -> None:
+        """What was learned, as attributes."""
+        kept = found.combination
+        self.features_, self.members_, self.member_names_ = kept.features, kept.members, kept.names
+        self.views_, self.weights_ = kept.views, kept.weights
+        # Of the columns of the table, where one column became several features.
+        self.feature_importances_ = np.bincount(
+            self._column_of_feature(), weights=kept.importances, minlength=self.n_features_in_
         )
-        self.n_training_rows_ = everything.n_learned()
-        folds = self._folds(y, part, scoring, seed)
-        trial = extend(trial, everything, rows, targets, part, folds, run)
-        if limit == np.inf:
-            trial = correct(trial, everything, targets, part, run)
-        self._keep(trial)
-        return trial
-
-    def _refit_without_folds(
-        self,
-        rows: np.ndarray,
-        y: np.ndarray,
-        queries: Groups,
-        scoring: Scoring,
-        seed: int,
-        trial: Trial,
-        stage: Stage,
-    ) -> Trial:
-        """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
-
-        A model that predicts another fold has been trained on this one, so that even a choice by the other folds knows
-        a little of its labels. On few rows that is seen, in the candidates as in the whole: both are predicted again.
-        Fewer folds are enough to choose by there; if anything, the figure is a little too low for it.
-        """
-        held_out = trial.held_out.copy()
-        by_candidate = {
-            one.candidate.name: one.member.unbiased.copy() for one in trial.attempts if one.member is not None
-        }
-        scored = trial.folds.sizes > 0
-        for fold, test in enumerate(trial.folds.tests):
-            stage.count(fold, len(trial.folds.tests), "folds")
-            rest = rows_outside(rows.shape[0], test)
-            model = self._for_repetition(rows, trial)
-            try:
-                part = encode_queries(queries.codes[rest], rest.shape[0])
-                without = model._fit_rows(rows[rest], y[rest], part, scoring, seed, 0.0, np.inf, _INNER_FOLDS)
-            except ValueError:  # too little is left to choose by
-                scored[fold] = False
-                continue
-            views = model.features_.views(rows[test], encode_queries(queries.codes[test], test.shape[0]))
-            held_out[test] = model._predict_rows(rows[test], queries.codes[test])
-            for one in without.attempts:
-                if one.member is not None and one.candidate.name in by_candidate:
-                    predictions = one.member.model.predict(views[one.candidate.view])
-                    by_candidate[one.candidate.name][test] = predictions
-        for one in trial.attempts:
-            if one.member is not None:
-                one.member = replace(one.member, unbiased=by_candidate[one.candidate.name])
-        return replace(trial, held_out=held_out, scored=scored)
-
-    def _for_repetition(self, rows: np.ndarray, trial: Trial) -> AutoRanker:
-        """A ranker that repeats the procedure: without what there was no time for."""
-        left_out = {one.candidate.name for one in trial.attempts if one.was_left_out_for_time}
-        return _for_numbers(
-            rows,
-            scoring=self.scoring,
-            n_jobs=self.n_jobs,
-            device=self._device_name(),
-            preset=Preset(without=frozenset(left_out)),
-        )
-
-    def _add_run(
-        self,
-        rows: np.ndarray,
-        y: np.ndarray,
-        queries: Groups,
-        scoring: Scoring,
-        seed: int,
-        n_before: int,
-        trial: Trial,
-    ) -> None:
-        """Average the model of ``n_before`` runs with that of another one, with other folds and seeds."""
-        other = self._for_repetition(rows, trial)
-        other._fit_rows(rows, y, queries, scoring, seed, 0.0, np.inf)
-        old, new = n_before / (n_before + 1), 1 / (n_before + 1)
-        self.members_, self.views_ = self.members_ + other.members_, self.views_ + other.views_
-        self.member_names_ = self.member_names_ + other.member_names_
-        self.weights_ = np.r_[old * self.weights_, new * other.weights_]
-        shares = self._of_columns(other.feature_importances_)
-        self.feature_importances_ = old * self.feature_importances_ + new * shares
+        self.best_score_ = found.trial.score
+        if np.isnan(self.best_score_):
+            _warn_of_no_figure(found.trial)
+        self.leaderboard_ = found.trial.leaderboard(y[found.rows], found.queries, scoring, self._name_of)
+        self.n_training_rows_, self.n_queries_ = found.n_training_rows, queries.n_groups
+        self.cv_predictions_, self.cv_folds_ = found.in_order(queries.n_rows)
 
     def _name_of(self, feature: int) -> str:
         """The name of a prepared feature, by its place among those that vary."""
@@ -549,69 +285,19 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             return str(self.encoder_.get_feature_names_out()[place])
         return str(self.feature_names_in_[place]) if hasattr(self, "feature_names_in_") else f"x{place}"
 
-    def _stages(self) -> Stages:
-        return Stages("AutoRanker" if self.verbose else None)
-
-    def _fit_tensor(self, X: Any, y: Any, qid: Any) -> Self:
-        """`fit` on a copy of a tensor on the host, with kernels on the device of the tensor."""
-        self._device_of_X = None if self.device is not None or not hasattr(X, "cpu") else str(X.device)
-        try:
-            return self.fit(as_host(X), as_host(y), qid=as_host(qid))
-        finally:
-            del self._device_of_X
-
-    def _device_name(self) -> str | None:
-        return getattr(self, "_device_of_X", None) if self.device is None else self.device
-
-    def _expansions(self) -> DeviceExpansions | None:
-        """What evaluates kernels on a device; None for the processor."""
-        name = self._device_name()
-        if name is not None and not isinstance(name, str):
-            raise ValueError(
-                f"device must be the name of a device of PyTorch, such as 'cuda', or None: found {name!r}."
-            )
-        return None if name is None else DeviceExpansions.on(name)
-
-    def _read_scoring(self) -> Scoring:
-        scoring = read_scoring(self.scoring)
-        if scoring.scorer is not None and not scoring.compares_rows:
-            raise ValueError(
-                f"scoring={scoring.name} compares scores with y, and scores of AutoRanker are on a scale of their own. "
-                "Use a measure of rankings, such as 'concordance' or 'ndcg@10', or a callable."
-            )
-        return scoring
-
-    def _read_limit(self) -> float:
-        jobs, limit = self.n_jobs, self.time_limit
-        if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
-            raise ValueError(f"n_jobs must be a number of threads, -1 or None: found {jobs!r}.")
-        if limit is None:
-            return np.inf
-        if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) > 0:
-            raise ValueError(f"time_limit must be a positive number of seconds or None: found {limit!r}.")
-        return float(limit)
-
-    def _read_targets(self, y: Any, n_rows: int) -> np.ndarray:
-        scores, single = read_scores(y, n_rows, estimator=self)
-        if not single:
-            raise ValueError(
-                f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns. Fit one for each."
-            )
-        return scores[:, 0].astype(np.float64)
-
-    def _encode(self, X: Any, *, has_missing: bool = False) -> np.ndarray:
-        """The table as numbers; `encoder_` remembers how. Missing values may be in rows that come later alone."""
+    def _encode(self, X: Any) -> np.ndarray:
+        """The table as numbers; `encoder_` remembers how."""
         self.encoder_ = None
-        if has_missing or not _is_plain(X):
-            self.encoder_ = TableEncoder(sparse_output=False)
-            rows = self.encoder_.fit_transform(X)
-            self.n_features_in_ = self.encoder_.n_features_in_
-            if hasattr(self.encoder_, "feature_names_in_"):
-                self.feature_names_in_ = self.encoder_.feature_names_in_
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-            return rows
-        return self._read_plain(X, reset=True)
+        if _is_plain(X):
+            return self._read_plain(X, reset=True)
+        self.encoder_ = TableEncoder(sparse_output=False)
+        rows = self.encoder_.fit_transform(X)
+        self.n_features_in_ = self.encoder_.n_features_in_
+        if hasattr(self.encoder_, "feature_names_in_"):
+            self.feature_names_in_ = self.encoder_.feature_names_in_
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return rows
 
     def _read_plain(self, X: Any, *, reset: bool) -> np.ndarray:
         if sp.issparse(X) and X.shape[1] > _MOST_SPARSE_COLUMNS:
@@ -619,107 +305,11 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 f"AutoRanker works on dense features: found a sparse matrix with {X.shape[1]:,} columns. Use RankRLSCV "
                 "(linear) or RankRFM, which take it as it is, or select columns first."
             )
-        if not reset and self._is_as_expected(X):
-            return X
+        least = 2 if reset else 1
         X = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, reset=reset, ensure_min_samples=2 if reset else 1
+            self, X, accept_sparse="csr", dtype=np.float64, reset=reset, ensure_min_samples=least
         )
         return X.toarray() if sp.issparse(X) else X
-
-    def _is_as_expected(self, X: Any) -> bool:
-        """Whether X would pass the checks of scikit-learn as it is: they take a tenth of the time of a single query."""
-        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or X.shape[0] == 0:
-            return False
-        if X.shape[1] != self.n_features_in_ or hasattr(self, "feature_names_in_"):
-            return False
-        with np.errstate(over="ignore", invalid="ignore"):
-            return bool(np.isfinite(X.sum()))
-
-    def _folds(
-        self, y: np.ndarray, queries: Groups, scoring: Scoring, seed: int, n_folds: int = _N_FOLDS
-    ) -> FoldScores:
-        n_rows = y.shape[0]
-        if queries.n_groups > 1:
-            cv: Any = QueryKFold(min(n_folds, queries.n_groups), shuffle=True, random_state=seed)
-            folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=queries.codes)
-        else:
-            folds = read_folds(shuffled_folds(n_rows, n_folds), np.empty((n_rows, 0)), y, n_rows)
-        scoring.measure(y[:, None], y[:, None], queries)  # refuses targets without anything to order
-        found = FoldScores.of_folds(folds.tests, y, queries, scoring)
-        if found.n_scored == 0:
-            raise ValueError(
-                "AutoRanker compares candidates on held-out rows, but no fold has two rows of a query with different "
-                f"y: found {n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add "
-                "rows, or fit RankRLS, which holds nothing out."
-            )
-        return found
-
-    def _train(
-        self, options: list[Candidate], task: Task, start: float, limit: float, run: Run
-    ) -> list[Attempt]:
-        """Candidate after candidate, as long as time allows."""
-        attempts: list[Attempt] = []
-        pace, stages = Pace(task, self.features_.kept_.size), self._stages()
-        for candidate in options:
-            work, known = pace.work(candidate), run.attempt(candidate, task)
-            if known is not None:
-                attempts.append(known)
-                if not known.was_left_out_for_time:
-                    pace.note(candidate, work, known.member, known.seconds)
-                continue
-            begun = time.perf_counter()
-            if attempts and begun - start + pace.seconds(work) > limit:
-                attempts.append(Attempt(candidate))
-                continue
-            with stages(candidate.name), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
-                member = candidate.train(task, candidate.view)
-            seconds = time.perf_counter() - begun
-            if member is None:
-                attempts.append(Attempt(candidate, seconds=seconds, reason="behind after the first rounds"))
-            else:
-                attempts.append(Attempt(candidate, member, seconds))
-            pace.note(candidate, work, member, seconds)
-            run.keep_attempt(attempts[-1])
-        return attempts
-
-    def _prefer_simple(self, trial: Trial, *, is_refitted: bool = False) -> Trial:
-        """A simple candidate instead, where it orders held-out rows better than the whole procedure does.
-
-        The best of several scores flatters itself: for each fold the choice that the other folds make is reported.
-        Where the whole procedure has been repeated without each fold, its score is, whichever model is kept.
-        """
-        simple = [one for one in trial.attempts if one.member is not None and one.candidate.is_simple]
-        options = np.stack(
-            [trial.held_out, *(one.member.unbiased for one in simple if one.member is not None)]
-        )
-        scores = trial.folds.choosing.of(options)
-        if not is_refitted:
-            trial = replace(trial, held_out=nested(trial.folds.choosing, options, scores))
-        place = trial.folds.choosing.best(scores)
-        if place == 0:
-            return trial
-        best = simple[place - 1]
-        for one in trial.attempts:
-            one.share, one.factor = float(one is best), float(one is best)
-        trial = replace(trial, name=best.candidate.name)
-        self._keep(trial)
-        return trial
-
-    def _keep(self, trial: Trial) -> None:
-        """The members that have a share."""
-        kept = trial.kept
-        self.members_ = [member.model for _, member in kept]
-        self.views_ = [one.candidate.view for one, _ in kept]
-        self.member_names_ = [one.candidate.name for one, _ in kept]
-        self.weights_ = np.array([one.factor for one, _ in kept])
-        shares = np.array([one.share for one, _ in kept])
-        importances = np.stack([self.features_.to_inputs(member.importances) for _, member in kept])
-        self.feature_importances_ = self._of_columns(shares @ importances / shares.sum())
-
-    def _of_columns(self, importances: np.ndarray) -> np.ndarray:
-        """Of the columns of the table, where one column became several features."""
-        return np.bincount(self._column_of_feature(), weights=importances, minlength=self.n_features_in_)
 
     def _column_of_feature(self) -> np.ndarray:
         """The number of the input column that each feature is made from."""
@@ -760,21 +350,24 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
                 UserWarning,
                 stacklevel=2,
             )
-        return self._predict(X, qid)
-
-    def _predict(self, X: Any, qid: Any) -> np.ndarray:
-        return self._predict_rows(self._encoded(X), qid)
+        rows = self._encoded(X)
+        return self._scores(rows, encode_queries(qid, rows.shape[0]))
 
     def _encoded(self, X: Any) -> np.ndarray:
         return self._read_plain(X, reset=False) if self.encoder_ is None else self.encoder_.transform(X)
 
-    def _predict_rows(self, rows: np.ndarray, qid: Any) -> np.ndarray:
-        prepare(self.members_)
-        return scores_by_query(self._scores_of_rows, rows, encode_queries(qid, rows.shape[0]))
-
-    def _scores_of_rows(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
+    def _scores(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
+        """Scores of rows that have been encoded."""
         scores = WeightedMembers(self.members_, self.views_, self.weights_)
-        return scores(self.features_.views(rows, queries))
+        return scores_by_query(lambda X, within: scores(self.features_.views(X, within)), rows, queries)
+
+    def _after_encoder(self) -> Self:
+        """The same for rows that have been through its encoder."""
+        found = copy(self)
+        found.encoder_, found.n_features_in_ = None, self.features_.n_features_in_
+        if hasattr(found, "feature_names_in_"):
+            del found.feature_names_in_
+        return found
 
     def _in_query(
         self, X: Any
@@ -826,6 +419,121 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
     def _looks_at_query(self) -> bool:
         return any(name in OF_QUERY for view in self.views_ for name in view)
 
+    def leaderboard(self, X, y, *, qid=None) -> Leaderboard:
+        """Score the model and its members on new data, best first.
+
+        Parameters
+        ----------
+        X, qid : as in predict
+        y : array-like of shape (m,)
+            What is known about the rows, which must not be those of the training.
+
+        Returns
+        -------
+        Leaderboard
+            Candidates that have no part in the model were not kept, and have no score here.
+        """
+        check_is_fitted(self)
+        rows = self._encoded(as_host(X))
+        queries = encode_queries(as_host(qid), rows.shape[0])
+        return showing.leaderboard_on(self, rows, read_targets(self, y, rows.shape[0]), queries)
+
+    def explain(self, X, rows: Sequence[int] | int | None = None, *, qid=None, n_orders: int = 2) -> Any:
+        """What put items where they are: a row of the result for each item, a column for each feature.
+
+        Parameters
+        ----------
+        X, qid : as in predict
+        rows : int or sequence of int, optional
+            The items, by their row numbers; all by default.
+        n_orders : int, default=2
+            Orders of the features that contributions are averaged over.
+
+        Returns
+        -------
+        data frame
+            Of the kind of X; of pandas, or a mapping where that is not installed, for other X. ``row``, ``rank`` and
+            ``score`` of each item, the mean score of its query (``query_mean``), and the contribution of each feature:
+            they add up to ``score - query_mean``.
+        """
+        from ..report.inspection.explanation import explain_rows  # a room that few models need
+
+        check_is_fitted(self)
+        return explain_rows(self, X, rows, qid=qid, n_orders=n_orders)
+
+    def learning_curve(self, X=None, y=None, *, qid=None, n_splits: int = 3) -> Any:
+        """Train the kinds of members that the model has on more and more queries, and extend the curve.
+
+        Parameters
+        ----------
+        X, y, qid : optional
+            The training data, as for `report`.
+        n_splits : int, default=3
+            Folds of queries that are held out.
+
+        Returns
+        -------
+        LearningCurve
+            An eighth, a quarter, half and all of the queries that a fold leaves. It prints itself, ``plot`` draws it,
+            and ``extend`` says what more queries would bring.
+
+        Notes
+        -----
+        Everything that these candidates choose is chosen anew for each training. With three folds this takes about four
+        times as long as trying them once.
+
+        Examples
+        --------
+        >>> from preflearn import AutoRanker
+        >>> from preflearn.datasets import load_demo
+        >>> X, y, qid, names = load_demo()
+        >>> model = AutoRanker(time_limit=0.1, random_state=0).fit(X, y, qid=qid)
+        >>> model.learning_curve().n_queries
+        array([ 5, 10, 20, 40])
+        """
+        check_is_fitted(self)
+        X, y, qid = showing.seen_or_given(self, "learning_curve", X, y, qid)
+        rows = self._encoded(X)
+        return showing.curve_of(self, rows, read_targets(self, y, rows.shape[0]), qid, n_splits)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        X=None,
+        y=None,
+        *,
+        qid=None,
+        title: str = "Ranking model",
+    ) -> Any:
+        """Write the report that ``preflearn train --report`` writes: one HTML page, or a model card (``.md``).
+
+        Parameters
+        ----------
+        path : path, optional
+            None writes nothing.
+        X, y, qid : optional
+            The training data. They need not be given in the process that trained the model, for up to five million
+            cells.
+        title : str, default="Ranking model"
+
+        Returns
+        -------
+        TrainingReport
+            What the page says.
+
+        Examples
+        --------
+        >>> from preflearn import AutoRanker
+        >>> from preflearn.datasets import load_demo
+        >>> X, y, qid, names = load_demo()
+        >>> model = AutoRanker(time_limit=0.1, random_state=0).fit(X[:150], y[:150], qid=qid[:150])
+        >>> model.report().counts  # model.report("report.html") writes the page
+        {'rows': 150, 'queries': 13, 'features': 8}
+        """
+        check_is_fitted(self)
+        X, y, qid = showing.seen_or_given(self, "report", X, y, qid)
+        return showing.write_report_of(self, path, X, y, qid, title)
+
     def _onnx_inputs(self) -> dict[str, str] | None:
         """The columns that an exported model takes; None for a matrix."""
         return None if self.encoder_ is None else self.encoder_._onnx_inputs()
@@ -846,8 +554,6 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
             return {}
         if not len(self.members_) == len(self.views_) == len(self.weights_):
             raise ValueError("members_, views_ and weights_ differ in length")
-        # Models of older versions name a part by one letter.
-        self.views_ = [tuple(map(_LETTERS.get, one)) if isinstance(one, str) else one for one in self.views_]
         if not all(isinstance(view, tuple) and view and set(view) <= set(PARTS) for view in self.views_):
             raise ValueError("views_ names features that are not known")
         if not isinstance(self.features_, Features) or not self.features_._fitted_arrays():
@@ -871,29 +577,58 @@ class AutoRanker(ShowsItself, RankerMixin, SelfValidatingLearner, BaseEstimator)
         return tags
 
 
+def read_settings(model: AutoRanker, device: Any) -> Settings:
+    """The parameters of a ranker, and a seed.
+
+    Raises
+    ------
+    ValueError
+        For parameters that are not understood.
+    """
+    scoring = read_scoring(model.scoring)
+    if scoring.scorer is not None and not scoring.compares_rows:
+        raise ValueError(
+            f"scoring={scoring.name} compares scores with y, and scores of AutoRanker are on a scale of their own. "
+            "Use a measure of rankings, such as 'concordance' or 'ndcg@10', or a callable."
+        )
+    jobs, limit = model.n_jobs, model.time_limit
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
+        raise ValueError(f"n_jobs must be a number of threads, -1 or None: found {jobs!r}.")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) > 0):
+        raise ValueError(f"time_limit must be a positive number of seconds or None: found {limit!r}.")
+    if device is not None and not isinstance(device, str):
+        raise ValueError(
+            f"device must be the name of a device of PyTorch, such as 'cuda', or None: found {device!r}."
+        )
+    return Settings(
+        scoring,
+        np.inf if limit is None else float(limit),
+        read_preset(model.preset),
+        None if jobs is None else int(jobs),
+        int(check_random_state(model.random_state).randint(2**31 - 1)),
+        None if device is None else DeviceExpansions.on(device),
+        Stages("AutoRanker" if model.verbose else None),
+    )
+
+
+def read_targets(model: AutoRanker, y: Any, n_rows: int) -> np.ndarray:
+    """Targets of one ranking, shape (m,)."""
+    scores, single = read_scores(y, n_rows, estimator=model)
+    if not single:
+        raise ValueError(
+            f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns. Fit one for each."
+        )
+    return scores[:, 0].astype(np.float64)
+
+
 def _warn_of_no_figure(trial: Trial) -> None:
     n_scored = int(np.count_nonzero(trial.scored))
     warnings.warn(
         f"best_score_ is NaN: {n_scored} of {len(trial.scored)} folds can be scored by a model that was chosen without "
         "them, and an honest figure needs two. Add queries (or rows) with different y, or a longer time_limit.",
         UserWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
-
-
-@cache
-def _compile() -> None:
-    """Run every candidate once on next to nothing, so that Numba has compiled what a time limit is not meant for."""
-    rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(120, 3)), rng.normal(size=120), np.repeat(np.arange(30), 4)
-    _for_numbers(X)._fit_rows(X, y, encode_queries(qid, 120), read_scoring(None), 0, 0.0, np.inf)
-
-
-def _for_numbers(X: np.ndarray, **params: Any) -> AutoRanker:
-    """A ranker of rows that need no encoding."""
-    model = AutoRanker(**params)
-    model.encoder_, model.n_features_in_ = None, X.shape[1]
-    return model
 
 
 def _is_plain(X: Any) -> bool:

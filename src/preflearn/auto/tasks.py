@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..comparisons import Groups, encode_queries
 from ..squared.devices.expansion import DeviceExpansions
 from .combination import FoldScores
-from .everything import Everything
 from .features import Views
+
+if TYPE_CHECKING:
+    from .extension import MoreRows
+
+
+class UnitScale:
+    """Takes targets to 0 to about 1, so that no square of them overflows or vanishes; their order is what is learned.
+
+    Parameters
+    ----------
+    y : ndarray
+        The targets that this is made for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> UnitScale(np.array([2.0, 5.0]))(np.array([2.0, 3.5, 5.0]))
+    array([0.   , 0.375, 0.75 ])
+    """
+
+    def __init__(self, y: np.ndarray):
+        self._first = -int(np.frexp(np.abs(y).max())[1])
+        scaled = np.ldexp(y, self._first)
+        self._least = float(scaled.min())
+        self._second = -int(np.frexp(scaled.max() - self._least)[1])
+
+    def __call__(self, y: np.ndarray) -> np.ndarray:
+        return np.ldexp(np.ldexp(y, self._first) - self._least, self._second)
 
 
 @dataclass(frozen=True)
@@ -54,35 +81,6 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Extension:
-    """Trains a member on more rows than it was chosen on.
-
-    What that of a candidate needs beside the task are plain values, so that it can be written to a file and resumed
-    from there.
-
-    Attributes
-    ----------
-    train : callable
-        From the task, the view, the settings and `Everything` to a fitted model, and what it predicts for the fold
-        that is left out, with settings that these rows did not choose.
-    task : Task
-    view : tuple of str
-    settings : mapping from names to numbers and arrays
-    is_kernel : bool
-        Whether the member is a kernel, which learns from fewer rows.
-    """
-
-    train: Callable[[Task, tuple[str, ...], Mapping[str, Any], Everything], tuple[Any, np.ndarray]]
-    task: Task
-    view: tuple[str, ...]
-    settings: Mapping[str, Any]
-    is_kernel: bool = False
-
-    def __call__(self, everything: Everything) -> tuple[Any, np.ndarray]:
-        return self.train(self.task, self.view, self.settings, everything)
-
-
-@dataclass(frozen=True)
 class Member:
     """A trained candidate.
 
@@ -98,8 +96,11 @@ class Member:
         Of the columns of the view; they sum to 1.
     detail : str
         What was chosen.
-    extend : Extension or None
-        Trains the same on more rows than the choice was made on; None where more would hardly help.
+    work : float or None
+        Operations that its training came to; None for what was expected.
+    extend : callable or None
+        Trains the same on `MoreRows`: a fitted model, and what it predicts for the fold that stays out, with settings
+        that these rows did not choose. None where more rows would hardly help.
     """
 
     model: Any
@@ -107,7 +108,8 @@ class Member:
     unbiased: np.ndarray
     importances: np.ndarray
     detail: str
-    extend: Extension | None = None
+    work: float | None = None
+    extend: Callable[[MoreRows], tuple[Any, np.ndarray]] | None = None
 
 
 def halves_of(task: Task, rows: np.ndarray) -> FoldScores:

@@ -13,8 +13,8 @@ from . import files
 from .output import collected_warnings
 
 if TYPE_CHECKING:
-    from ..auto.training.problem import Problem
-    from ..auto.training.streamed import SampledLetor, SampledTable
+    from ..auto.training.conclusions import Problem
+    from ..auto.training.parts import Parts
     from ..report import TrainingReport
     from ..tables.ranking import TableSize
 
@@ -89,7 +89,7 @@ class InParts:
 
     def train(self, *, quiet: bool, verbose: bool, details: bool) -> tuple[Read, Any, TrainingReport]:
         """Refuse what the first rows show to be wrong, announce, train, and describe."""
-        from ..auto.training.streamed import train_in_parts
+        from ..auto.training.train import train
         from ..errors import InputError
         from ..learners.streaming.checkpoint import CheckpointError
 
@@ -104,48 +104,51 @@ class InParts:
                 print(self._announcement(), file=sys.stderr, flush=True)
 
         options = replace(self.options, verbose=shows)
-        rows, memory_of = self._open(options, announce, tell)
+        parts, memory_of = self._open(announce, tell)
         title = f"Ranking model from {files.together(self.paths)}"
         try:
-            model, report = train_in_parts(rows, title, options, self.checkpoint, tell=tell, details=details)
+            problem = parts.problem(title, options, self.checkpoint, tell)
         except CheckpointError as error:
             advice = "remove the file to start over, or write the model elsewhere with -o"
             raise InputError(f"{error.found}: {advice}") from error
-        encoder = rows.problem.data.encoder
-        return Read(rows.problem, memory_of(encoder), encoder, []), model, report
+        except InputError:  # another command will be next
+            self.checkpoint.unlink(missing_ok=True)
+            raise
+        model, report = train(problem, tell=tell, details=details)
+        encoder = problem.data.encoder
+        return Read(problem, memory_of(encoder), encoder, []), model, report
 
     def _announcement(self) -> str:
-        from ..auto.everything import most_rows
-        from ..auto.training.streamed import expected_seconds
+        from ..auto.sample import MOST_ROWS
+        from ..auto.training.parts import expected_seconds
         from ..squared.routes import in_words
 
         seconds = expected_seconds(self.size.n_rows, self.size.n_columns)
-        resumed = "Resuming from" if self.checkpoint.exists() else "Progress is kept in"
+        begins = (
+            "starts from the rows that were kept there" if self.checkpoint.exists() else "starts from there"
+        )
         some = ""
-        if self.size.n_rows > most_rows():
-            some = (
-                f"Trees learn from about {most_rows():,} rows and kernels from {most_rows(is_kernel=True):,}, whole "
-                "queries drawn from all of them. "
-            )
+        if self.size.n_rows > MOST_ROWS:
+            some = f"About {MOST_ROWS:,} rows are learned from, whole queries drawn from all of them. "
         return (
-            f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts, which takes "
-            f"{in_words(seconds)} on an idle machine. {some}{resumed} {self.checkpoint}; the same command continues "
-            "there."
+            f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts; with the training that "
+            f"takes {in_words(seconds)} on an idle machine. {some}The rows that are learned from are kept in "
+            f"{self.checkpoint} once all have been read; the same command {begins}."
         )
 
     def _open(
-        self, options: TrainingOptions, announce: Callable[[], None], tell: Callable[[str], None]
-    ) -> tuple[SampledTable | SampledLetor, Callable[[Any], dict[str, Any]]]:
+        self, announce: Callable[[], None], tell: Callable[[str], None]
+    ) -> tuple[Parts, Callable[[Any], dict[str, Any]]]:
         """The rows, and what the model remembers of how they were read, given their encoder.
 
         The announcement comes after what can be refused at once, and before all rows are read.
         """
-        from ..auto.training.streamed import SampledTable
+        from ..auto.training.parts import Parts
 
         names = [str(path) for path in self.paths]
         if not self.reading.is_table(self.paths[0]):
             announce()
-            return self._open_letor(names, options, tell)
+            return self._open_letor(names, tell)
 
         from ..errors import InputError, Remedy
         from ..tables.table import TableChunks
@@ -159,15 +162,15 @@ class InParts:
                 "and there is no column of queries",
                 Remedy("query", purpose="with a column whose rows are compared"),
             )
-        rows = SampledTable(chunks, self.reading.kinds, options)
-        rows.check_beginning()
+        parts = Parts.of_table(chunks, self.reading.kinds)
+        parts.rows.check_first()
         announce()
-        return rows, lambda encoder: files.table_memory(chunks, encoder, chunks.names)
+        return parts, lambda encoder: files.table_memory(chunks, encoder, chunks.names)
 
     def _open_letor(
-        self, names: list[str], options: TrainingOptions, tell: Callable[[str], None]
-    ) -> tuple[SampledLetor, Callable[[Any], dict[str, Any]]]:
-        from ..auto.training.streamed import SampledLetor
+        self, names: list[str], tell: Callable[[str], None]
+    ) -> tuple[Parts, Callable[[Any], dict[str, Any]]]:
+        from ..auto.training.parts import Parts
         from ..learners.streaming.sources import as_source
         from ..tables.ranking import scan_ranking
 
@@ -177,7 +180,7 @@ class InParts:
         n_features = scan_ranking(names, **arguments).n_features
         source = as_source(names, {**arguments, "n_features": n_features}, verbose=False)
         memory = {"kind": "letor", "features": [str(k + 1) for k in range(n_features)]}
-        return SampledLetor(source, n_features, options), lambda encoder: memory
+        return Parts.of_letor(source, n_features), lambda encoder: memory
 
 
 def _counted(number: int, what: str) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..auto import AutoRanker
+from ..auto.sample import Kept, QuerySample, read_chunk
 from ..learners.rankrls import RankRLS
 from ..learners.ranksvm import RankSVM
 from ..learners.rls import RLS
 from ..learners.search import RankRLSCV
-from .automatic import fit_automatic
 from .pair_losses import fit_pair_losses
-from .parts import Parts, read_parts
+from .parts import Parts, as_plain, in_part, read_parts, require_dask
 from .squared_losses import fit_squared_losses, search_squared_losses
 
 
@@ -48,8 +48,8 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
     partitions in the memory of the workers and takes 10 to 60 evaluations; each sends n numbers to every partition and
     receives n.
 
-    AutoRanker chooses on a sample of whole queries, as in `AutoRanker.fit_stream`, on the calling machine; sums for its
-    kernels and binned features for its trees come from the partitions.
+    AutoRanker is trained on the calling machine: as in `AutoRanker.fit_stream`, up to 2,000,000 rows of whole queries
+    come from the partitions.
 
     Work goes to the current Dask scheduler: the one of the last ``distributed.Client``, or threads of this process.
 
@@ -71,7 +71,7 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
         RankRLS: _fit_squared,
         RLS: _fit_squared,
         RankSVM: fit_pair_losses,
-        AutoRanker: fit_automatic,
+        AutoRanker: _fit_automatic,
     }
     train = next((function for kind, function in trainers.items() if isinstance(estimator, kind)), None)
     if train is None:
@@ -90,6 +90,35 @@ def fit(estimator: Any, X: Any, y: Any = None, qid: Any = None, *, split_every: 
 
 def _fit_squared(estimator: Any, parts: Parts, split_every: int) -> None:
     fit_squared_losses(estimator, parts, split_every)
+
+
+def _fit_automatic(model: AutoRanker, parts: Parts, split_every: int) -> None:
+    """Every partition sends the queries that may be kept."""
+    if parts.qid is None:
+        raise ValueError(
+            "AutoRanker on partitions samples whole queries, and there is no qid: pass it, or train RankRLSCV, which "
+            "accepts a global ranking in parts."
+        )
+    dask, sample = require_dask(), QuerySample()
+    calls = [dask.delayed(_sample)(number, *one) for number, one in enumerate(parts.triples())]
+    for first in range(0, len(calls), split_every):
+        for one in dask.compute(*calls[first : first + split_every]):
+            sample.merge(one)
+    model._fit_kept(Kept.of(sample))
+
+
+def _sample(number: int, X: Any, y: Any, qid: Any) -> QuerySample:
+    found = QuerySample()
+    # The encoder reads a data frame with columns that are not numbers.
+    is_table = hasattr(X, "columns") and any(one.kind not in "fiub" for one in X.dtypes)
+    X, y, qid = X if is_table else as_plain(X), as_plain(y), as_plain(qid)
+    if X.shape[0]:
+        try:
+            found.add(*read_chunk(X, y, qid))
+        except (TypeError, ValueError) as error:
+            raise in_part(number, error) from error
+        found.shrink()
+    return found
 
 
 def _set_features(estimator: Any, parts: Parts) -> None:

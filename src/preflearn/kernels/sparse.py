@@ -21,7 +21,7 @@ def sparse_products(A: Any, B: Any = None) -> np.ndarray:
     if B is None and A.shape[0] < _COMPILED_ROWS:
         B = A
     if B is None:
-        from ._loops.sparse import products_of_rows
+        from ._loops import products_of_rows
 
         return products_of_rows(sp.csr_array(A))
     transposed = sp.csr_array(B.T) if sp.issparse(B) else np.ascontiguousarray(np.asarray(B).T)

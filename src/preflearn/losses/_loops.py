@@ -6,7 +6,6 @@ import numpy as np
 
 from ..numerics.compiling import njit
 from ..numerics.threads import over_ranges
-from ..numerics.vectors import add_where
 
 # ---------------------------------------------------------------- running sums
 # Running sums over up to 1024 numbered children, for loops that change and read them a million times.
@@ -18,8 +17,8 @@ from ..numerics.vectors import add_where
 #     lanes[16 + group]     all children of the groups after this one in its block
 #     lanes[144 + child]    the children after this one in its group
 #
-# so that a sum is read with three look-ups, and changed with vector additions to one run of 16 and two of 8 numbers,
-# the lanes that get nothing included (fewer runs where there are few children).
+# so that a sum is read with three look-ups, and changed with additions to one run of 16 and two of 8 numbers,
+# those that get nothing included (fewer runs where there are few children).
 
 FANOUT = 1024
 _GROUPS, _CHILDREN = 16, 144
@@ -27,10 +26,6 @@ N_LANES = _CHILDREN + FANOUT
 _CACHE_LINE = 64
 
 _OPTIONS = {"cache": True, "nogil": True}
-
-
-_add_before_8, _add_before_16 = add_where(8, "<"), add_where(16, "<")
-_add_after_8, _add_after_16 = add_where(8, ">"), add_where(16, ">")
 
 
 @njit(**_OPTIONS)
@@ -52,25 +47,41 @@ def look_up(lanes, child):
 
 
 @njit(**_OPTIONS)
+def _add_below(lanes, start, width, place, value):
+    """lanes[start + k] += value for k < place; the length is fixed, so that no jump depends on the place."""
+    nothing = value - value
+    for k in range(width):
+        lanes[start + k] += value if k < place else nothing
+
+
+@njit(**_OPTIONS)
+def _add_above(lanes, start, width, place, value):
+    """The same for place < k < width."""
+    nothing = value - value
+    for k in range(width):
+        lanes[start + k] += value if k > place else nothing
+
+
+@njit(**_OPTIONS)
 def add_before(lanes, child, n_children, value):
     """Add to the sums of all children before one."""
-    c = np.int32(child)
-    _add_before_8(lanes, _CHILDREN + (c & -8), c & 7, value)
+    c = np.int64(child)
+    _add_below(lanes, _CHILDREN + (c & -8), 8, c & 7, value)
     if n_children > 8:
-        _add_before_8(lanes, _GROUPS + ((c >> 3) & -8), (c >> 3) & 7, value)
+        _add_below(lanes, _GROUPS + ((c >> 3) & -8), 8, (c >> 3) & 7, value)
     if n_children > 64:
-        _add_before_16(lanes, 0, c >> 6, value)
+        _add_below(lanes, 0, 16, c >> 6, value)
 
 
 @njit(**_OPTIONS)
 def add_after(lanes, child, n_children, value):
     """Add to the sums of all children after one."""
-    c = np.int32(child)
-    _add_after_8(lanes, _CHILDREN + (c & -8), c & 7, value)
+    c = np.int64(child)
+    _add_above(lanes, _CHILDREN + (c & -8), 8, c & 7, value)
     if n_children > 8:
-        _add_after_8(lanes, _GROUPS + ((c >> 3) & -8), (c >> 3) & 7, value)
+        _add_above(lanes, _GROUPS + ((c >> 3) & -8), 8, (c >> 3) & 7, value)
     if n_children > 64:
-        _add_after_16(lanes, 0, c >> 6, value)
+        _add_above(lanes, 0, 16, c >> 6, value)
 
 
 @njit(**_OPTIONS)

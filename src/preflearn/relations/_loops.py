@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..numerics.compiling import njit
 from ..numerics.threads import in_turns
@@ -66,39 +67,19 @@ class SampledProduct:
         a : ndarray of shape (e,)
         """
         values = np.asarray(a, dtype=np.float64)[self._by_row]
+        shape = (self._starts.shape[0] - 1, G.shape[1])
+        A = sp.csr_array((values, self._columns, self._starts), shape=shape)
         found = np.empty(self._by_block.shape[0])
 
         def block(first: int, start: int, stop: int) -> None:
             last = min(first + _BLOCK, G.shape[0])
-            T = np.empty((self._starts.shape[0] - 1, last - first))
-            _rows_of_product(np.ascontiguousarray(G[first:last].T), values, self._columns, self._starts, T)
-            _values_of_block(
-                K,
-                np.ascontiguousarray(T.T),
-                self._target_rows,
-                self._target_columns,
-                first,
-                start,
-                stop,
-                found,
-            )
+            T = np.ascontiguousarray((A @ np.ascontiguousarray(G[first:last].T)).T)
+            _values_of_block(K, T, self._target_rows, self._target_columns, first, start, stop, found)
 
         in_turns(block, self._calls)
         out = np.empty_like(found)
         out[self._by_block] = found
         return out
-
-
-@_compiled
-def _rows_of_product(G, values, columns, starts, T):
-    """T[i] = Σ_e values[e] G[columns[e]] over the entries of row i: A G for a sparse A."""
-    for i in range(T.shape[0]):
-        row = T[i]
-        row[:] = 0.0
-        for e in range(starts[i], starts[i + 1]):
-            value, other = values[e], G[columns[e]]
-            for k in range(T.shape[1]):
-                row[k] += value * other[k]
 
 
 @_compiled

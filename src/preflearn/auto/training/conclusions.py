@@ -1,14 +1,20 @@
-"""What a training comes to: a verdict, whether more queries would help, and columns that may give the target away.
+"""What a training comes to, and what only the page and the JSON object show.
 
-A column that orders nearly every pair alone is questioned rather than praised.
+The verdict, whether more queries would help, columns that may give the target away: one that orders nearly every pair
+alone is questioned rather than praised. What the model uses, example queries, the words of a text by name: the
+influence of features is a coefficient, or the loss of concordance when a feature is shuffled, and a column of a table
+has one bar, however many features it became.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import warnings
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,15 +23,22 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ... import AutoRanker, RankRLS, RankRLSCV
-from ...comparisons import encode_queries
+from ...comparisons import encode_queries, one_group
+from ...comparisons.grouping import positions_in_groups
+from ...metrics.by_query import predict_scores
 from ...metrics.single_columns import SingleColumn, leak_question, order_alone, suspicious
 from ...model_selection import learning_curve
-from ...report.contents import Baseline, Curve, Estimate, TrainingReport
+from ...report.contents import Baseline, Curve, Estimate, Influence, ShownItem, ShownQuery, TrainingReport
+from ...report.inspection.explanation import Explanation, explain
+from ...report.inspection.influence import feature_influence
 from ...report.leaderboard import BEST_FEATURE
 from ...report.look import columns_alone
 from .preference import PreferenceProblem
-from .problem import BASELINE_FEATURES, Problem
+from .preparation import BASELINE_FEATURES, Preparation
 from .ranking import RankingProblem
+
+# What can be learned; both answer the questions of `train`.
+Problem = RankingProblem | PreferenceProblem
 
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
@@ -236,3 +249,290 @@ def leak_notes(columns: Sequence[SingleColumn], model_share: float) -> list[str]
         more = ", ".join(f"`{one.name}`" for one in found[_MOST_LEAKS : _MOST_LEAKS + 5])
         notes.append(f"So do {more}{' and others' if len(found) > _MOST_LEAKS + 5 else ''}.")
     return notes
+
+
+# ----------------------------------------------------------------------------------------------------- the details
+
+# Each feature takes one prediction of the sampled rows per shuffle.
+_SHUFFLED_FEATURES, _SHUFFLES = 100, 5
+SHOWN_FEATURES = 15
+# An explanation takes predictions of every row of the query for every feature.
+_EXPLAINED_FEATURES, _EXPLAINED_ROWS = 100, 40
+_SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
+# Words that are named for each direction, and the rows that a word must be in.
+_WORDS, _LEAST_ROWS = 5, 5
+# Standard errors above which a word is statistically significant, given how many words are tested.
+_CLEAR = 3.5
+_MOST_TEXTS = 20_000
+
+
+def with_details(report: TrainingReport, problem: Problem, learned: Any) -> TrainingReport:
+    """Add example queries and the words of texts; arguments as in `preflearn.auto.training.conclusions.conclude`."""
+    if isinstance(problem, RankingProblem) and problem.data.qid is not None:
+        report = replace(report, queries=_queries(problem, learned, report))
+    words = words_of_texts(problem, fitted_scores(problem, learned)) if _has_texts(problem) else []
+    note = " ".join([*([report.influence_note] if report.influence_note else []), *words])
+    return replace(report, influence_note=note)
+
+
+def _has_texts(problem: Problem) -> bool:
+    if not isinstance(problem, RankingProblem) or problem.data.encoder is None:
+        return False
+    return bool({"text", "words"} & {*problem.data.encoder.kinds_.values()})
+
+
+def fitted_scores(problem: Problem, learned: Any) -> np.ndarray:
+    """Scores of the rows that the model was trained on."""
+    assert isinstance(problem, RankingProblem)
+    last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
+    qid = np.zeros(len(problem.data), dtype=np.int64) if problem.data.qid is None else problem.data.qid
+    return np.asarray(predict_scores(last, problem.X, qid))
+
+
+# ----------------------------------------------------------------------------------------------- the influence
+
+
+def influence_of(model: Pipeline, prepared: Preparation, problem: Problem) -> tuple[Influence | None, str]:
+    """Coefficients of a linear model; for other kernels the loss of concordance when a feature is shuffled."""
+    columns = InputColumns.of(problem)
+    names = problem.feature_names if columns is None else columns.names
+    shown = (
+        f"The {SHOWN_FEATURES} largest of {len(names):,} features are shown."
+        if len(names) > SHOWN_FEATURES
+        else ""
+    )
+    coef = getattr(model[-1], "coef_", None)
+    if prepared.is_linear and coef is not None:
+        if columns is not None:
+            return _of_columns(columns, prepared.scaled, np.asarray(coef)), shown
+        return _coefficients(list(names), np.asarray(coef), scaled=bool(prepared.steps)), shown
+    if len(names) > _SHUFFLED_FEATURES:
+        return None, (
+            f"Left out: the kernel is not linear, and shuffling each of {len(names):,} features in turn would "
+            "take a long time. A linear kernel shows coefficients."
+        )
+    return shuffled_influence(model, problem, "The kernel is not linear"), shown
+
+
+def shuffled_influence(
+    model: Any, problem: Problem, because: str, *, features: list[int] | None = None
+) -> Influence:
+    """Measure how much concordance falls when a feature is shuffled.
+
+    Parameters
+    ----------
+    because : str
+        Why there are no coefficients, as the beginning of a sentence.
+    features : list of int or None
+        Only these columns; of a table its columns, and not the features that they became.
+    """
+    columns = InputColumns.of(problem)
+    X: Any = problem.X
+    names: list[str] | None = list(problem.feature_names)
+    if columns is not None:  # features of one column are shuffled together
+        steps = model.steps if isinstance(model, Pipeline) else [("learn", model)]
+        model, X, names = Pipeline([*problem.steps, *steps]), columns.table, None
+    found = feature_influence(
+        model,
+        X,
+        n_repeats=_SHUFFLES,
+        features=features,
+        feature_names=names,
+        random_state=problem.options.seed,
+        **problem.comparisons(),
+    )
+    among = "rows of a query" if found.over == "queries" else "rows"
+    text = (
+        f"{because}, so there are no coefficients. A bar shows how much concordance falls when the "
+        f"values of that feature are shuffled among the {among} (mean of {found.n_repeats} shuffles; line: 95 % "
+        f"interval over {found.over}). It is measured on {found.n_rows:,} rows of the training data: it says what "
+        "the model uses, not what is worth collecting. Features that can replace each other both look small."
+    )
+    errors = found.intervals[:, 1] - found.values
+    return Influence(found.names, found.values, "loss of concordance when shuffled", text, errors)
+
+
+def _of_columns(columns: InputColumns, Z: Any, coef: np.ndarray) -> Influence:
+    text = (
+        "The score is a sum of what the columns contribute. A bar is the standard deviation of the contribution of a "
+        "column over the rows: of a number to the right where higher values rank higher, to the left where lower ones "
+        "do; of categories, dates and texts, which are several features each, always to the right."
+    )
+    return Influence(columns.names, columns.spreads(Z, coef), "spread of the contribution", text)
+
+
+def _coefficients(names: list[str], coef: np.ndarray, scaled: bool) -> Influence:
+    if scaled:
+        text = (
+            "The score is a weighted sum of the scaled features: a bar to the right means that higher values "
+            "rank higher. Bars can be compared with each other, since every feature has variance 1; "
+            "correlated features share their influence."
+        )
+        return Influence(names, coef, "coefficient of the scaled feature", text)
+    text = (
+        "The score is a weighted sum of the features: a bar to the right means that higher values rank higher. "
+        "Features that occur together share their influence."
+    )
+    return Influence(names, coef, "coefficient of the feature", text)
+
+
+# ------------------------------------------------------------------------------------------------- the queries
+
+
+def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> tuple[ShownQuery, ...]:
+    """The query in the middle and the worst one, each with its first items and the reasons for their positions."""
+    known = np.flatnonzero(~np.isnan(report.values))
+    if problem.X.shape[1] > _EXPLAINED_FEATURES or sp.issparse(problem.X) or known.size < 2:
+        return ()
+    order = known[np.argsort(report.values[known], kind="stable")]
+    chosen = {"typical": int(order[order.size // 2]), "worst": int(order[0])}
+    units = problem.division.units
+    found = []
+    for which, unit in chosen.items():
+        rows = units.rows(unit)
+        if rows.size <= _EXPLAINED_ROWS:
+            found.append(_shown(problem, learned, rows, str(report.labels[unit]), which, report.values[unit]))
+    return tuple(found)
+
+
+def _shown(
+    problem: RankingProblem, learned: Any, rows: np.ndarray, label: str, which: str, value: float
+) -> ShownQuery:
+    X, codes = problem.X[rows], np.zeros(rows.size, dtype=np.int64)
+    last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
+    scores = np.asarray(predict_scores(last, X, codes))
+    ranks = positions_in_groups(scores, one_group(rows.size))
+    names = problem.data.item_names
+    items = []
+    for place in np.argsort(-scores, kind="stable")[:_SHOWN_ITEMS].tolist():
+        why = explain(last, X, qid=codes, row=place, feature_names=problem.feature_names)
+        reasons = _reasons(problem, why, int(rows[place]))
+        row = int(rows[place])
+        name = f"row {row + 1}" if names is None else str(names[row])
+        items.append(ShownItem(int(ranks[place]), name, float(problem.y[row]), float(scores[place]), reasons))
+    return ShownQuery(label, which, float(value), tuple(items), rows.size)
+
+
+def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, ...]:
+    """The largest contributions; features of one column of a table are summed and shown with its value."""
+    data = problem.data
+    if data.encoder is None or data.columns is None:
+        shown = [
+            (f"{name} = {value:.4g}", one)
+            for name, value, one in zip(why.names, why.values, why.contributions)
+        ]
+    else:
+        shown, first = [], 0
+        for column, encoder in data.encoder.encoders_.items():
+            last = first + len(encoder.names(column))
+            value = data.columns[column][row]
+            text = f"{value:.4g}" if isinstance(value, Real) else str(value)
+            text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+            shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
+            first = last
+    shown.sort(key=lambda pair: -abs(pair[1]))
+    return tuple(f"{text} ({one:+.3g})" for text, one in shown[:_REASONS] if one != 0)
+
+
+# ------------------------------------------------------------------------------------------ the input columns
+
+
+@dataclass(frozen=True, eq=False)
+class InputColumns:
+    """The columns of the table that features were made from.
+
+    Attributes
+    ----------
+    names : list of str
+    owners : ndarray of int of shape (n,)
+        The column of each feature.
+    table : dict of str to ndarray
+        The columns as they were read.
+    """
+
+    names: list[str]
+    owners: np.ndarray
+    table: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, problem: Problem) -> InputColumns | None:
+        """None where features are columns, one by one."""
+        if not isinstance(problem, RankingProblem) or problem.data.columns is None:
+            return None
+        encoder = problem.data.encoder
+        widths = (
+            [len(one.names(name)) for name, one in encoder.encoders_.items()] if encoder is not None else []
+        )
+        if not widths or sum(widths) != problem.X.shape[1] or max(widths) == 1:
+            return None
+        return cls(list(encoder.encoders_), np.repeat(np.arange(len(widths)), widths), problem.data.columns)
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """The sum of the values of each column's features."""
+        return np.bincount(self.owners, weights=values, minlength=len(self.names))
+
+    def spreads(self, Z: Any, coef: np.ndarray) -> np.ndarray:
+        """The standard deviation of what each column contributes to a weighted sum; of one feature with its sign."""
+        out = np.empty(len(self.names))
+        for k in range(len(self.names)):
+            own = np.flatnonzero(self.owners == k)
+            part = np.asarray(Z[:, own] @ coef[own]).ravel()
+            sign = np.sign(coef[own[0]]) if own.size == 1 else 1.0
+            out[k] = sign * part.std()
+        return out
+
+
+def words_of_texts(problem: Problem, scores: np.ndarray) -> list[str]:
+    """A sentence for each column of texts: the words that go with high and with low scores inside a query."""
+    if (
+        not isinstance(problem, RankingProblem)
+        or problem.data.columns is None
+        or problem.data.encoder is None
+    ):
+        return []
+    groups = encode_queries(problem.data.qid, scores.shape[0])
+    means = np.bincount(groups.codes, weights=scores, minlength=groups.n_groups) / np.maximum(
+        groups.counts, 1
+    )
+    centred = scores - means[groups.codes]
+    found = []
+    for name, kind in problem.data.encoder.kinds_.items():
+        if kind in ("text", "words") and name in problem.data.columns:
+            high, low = telling_words(problem.data.columns[name][:_MOST_TEXTS], centred[:_MOST_TEXTS])
+            parts = [f"high: {', '.join(high)}"] * bool(high) + [f"low: {', '.join(low)}"] * bool(low)
+            if parts:
+                found.append(f"Words of `{name}` that go with scores that are {'; '.join(parts)}.")
+    return found
+
+
+def telling_words(texts: np.ndarray, scores: np.ndarray) -> tuple[list[str], list[str]]:
+    """The words whose rows have the highest and the lowest scores, by a statistically clear margin.
+
+    Examples
+    --------
+    >>> texts = np.array(["red lamp", "blue lamp"] * 20, dtype=object)
+    >>> telling_words(texts, np.tile([1.0, -1.0], 20) + 0.1 * np.sin(np.arange(40)))
+    (['red'], ['blue'])
+    """
+    words = [set(re.findall(r"\w+", str(text).lower())) for text in texts.tolist()]
+    counts = Counter(word for one in words for word in one)
+    known = sorted(word for word, n in counts.items() if _LEAST_ROWS <= n <= len(words) - _LEAST_ROWS)
+    if not known:
+        return [], []
+    place = {word: k for k, word in enumerate(known)}
+    rows, columns = zip(
+        *((row, place[word]) for row, one in enumerate(words) for word in one if word in place)
+    )
+    seen = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(words), len(known)))
+    n = np.asarray(seen.sum(axis=0)).ravel()
+    spread = scores.std()
+    if spread == 0:
+        return [], []
+    # The difference of the means of rows with and without the word, in standard errors.
+    m, total = scores.shape[0], scores.sum()
+    sums = seen.T @ scores
+    z = (sums / n - (total - sums) / (m - n)) / (spread * np.sqrt(1 / n + 1 / (m - n)))
+    order = np.argsort(-z, kind="stable")
+    high = [known[k] for k in order[:_WORDS] if z[k] > _CLEAR]
+    low = [known[k] for k in order[::-1][:_WORDS] if z[k] < -_CLEAR]
+    return high, low

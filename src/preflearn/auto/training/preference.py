@@ -21,8 +21,7 @@ from ...report.contents import AlphaPath, Baseline, Calibration, Choice, Estimat
 from ...report.leaderboard import BEST_FEATURE
 from ...tables.data import PreferenceData
 from .options import TrainingOptions
-from .preparation import Preparation, choose_learner
-from .problem import BASELINE_FEATURES, Chosen
+from .preparation import BASELINE_FEATURES, Chosen, Preparation, choose_learner
 
 # Folds that the scale of the probabilities is fitted on, and the least number of preferences for that.
 _CALIBRATION_FOLDS, _CALIBRATED_FROM = 5, 50

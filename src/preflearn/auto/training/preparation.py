@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse as sp
@@ -18,6 +18,10 @@ from ...tables.data import RankingData
 from ...tables.encoding.query_relative import QueryRelative
 from .options import KernelName, Learner, TrainingOptions
 
+# Shuffling a feature costs a prediction of the sampled rows.
+SHUFFLED_ROWS = 1000
+# With more features the search for the best single one is left out.
+BASELINE_FEATURES = 2000
 # The full kernel of this many rows takes seconds; beyond, time grows with the cube and memory with the square.
 FULL_KERNEL_ROWS = 2000
 # 500 basis vectors order OHSUMED (16,140 rows) as well as 1,000 do, in a third of the time.
@@ -72,6 +76,22 @@ class Preparation:
     title: str
     is_linear: bool
     choices: tuple[Choice, ...]
+
+
+class Chosen(NamedTuple):
+    """A learner fitted with the best alpha, and its held-out predictions.
+
+    Attributes
+    ----------
+    learner : fitted estimator or None
+    path : AlphaPath or None
+    held_out : object
+        What the problem needs for its estimate and its baselines.
+    """
+
+    learner: Any
+    path: Any
+    held_out: Any
 
 
 def choose_learner(options: TrainingOptions, data: RankingData | None = None) -> tuple[TrainingOptions, str]:

@@ -36,8 +36,14 @@ from ...report.leaderboard import BEST_FEATURE
 from ...squared.routes import Workload, choose_route
 from ...tables.data import RankingData
 from .options import Learner, TrainingOptions
-from .preparation import Preparation, choose_learner, relative_to_query
-from .problem import BASELINE_FEATURES, SHUFFLED_ROWS, Chosen
+from .preparation import (
+    BASELINE_FEATURES,
+    SHUFFLED_ROWS,
+    Chosen,
+    Preparation,
+    choose_learner,
+    relative_to_query,
+)
 
 _FOLDS = 10
 _REFIT_FOLDS = 5
@@ -163,11 +169,14 @@ class RankingProblem:
             why = "as asked: mean 0 and variance 1 in each query"
             self.ready = Choice("features", "standardised within queries", why)
         self.title = f"Ranking model from {data.source}"
+        # What to say about a table that was read in parts.
+        self.note_on_parts = ""
 
     def check(self) -> list[str]:
         if self.data.weight is not None:
             check_weights(self.data)
-        return check_ranking(self.data) + self._about_words()
+        about_parts = [self.note_on_parts] if self.note_on_parts else []
+        return check_ranking(self.data) + self._about_words() + about_parts
 
     def _about_words(self) -> list[str]:
         """Where columns of words took the place of the candidates, how to get these back."""

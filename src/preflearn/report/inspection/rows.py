@@ -8,7 +8,6 @@ exchanging or shuffling the encoded columns of a feature is the same as doing so
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.preprocessing import Normalizer
 from sklearn.utils import _safe_indexing
 
-from ...auto import AutoRanker
 from ...metrics.by_query import predict_scores, wants_qid
 from ...tables.encoding.query_relative import QueryRelative
 from ...tables.encoding.table import TableEncoder, table_encoder
@@ -134,7 +132,7 @@ def _table_rows(model: Any, encoder: TableEncoder, X: Any) -> ModelRows:
     widths = [len(one.names(name)) for name, one in encoder.encoders_.items()]
     owners = np.repeat(np.arange(len(widths)), widths)
     first = model[0] if hasattr(model, "steps") else model
-    rest = model[1:] if first is encoder else _without_encoder(first, Z.shape[1])
+    rest = model[1:] if first is encoder else first._after_encoder()
     names = list(encoder.encoders_)
     keys: list[Any] = names
     if not hasattr(encoder, "feature_names_in_") or not _has_names(X):
@@ -152,22 +150,14 @@ def _plain_value(value: Any) -> Any:
     return value.as_py() if hasattr(value, "as_py") else value
 
 
-def _without_encoder(ranker: AutoRanker, width: int) -> AutoRanker:
-    """The same ranker for rows that have been through its encoder."""
-    found = copy(ranker)
-    found.encoder_, found.n_features_in_ = None, width
-    if hasattr(found, "feature_names_in_"):
-        del found.feature_names_in_
-    return found
-
-
 def rowwise(
     found: ModelRows,
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray], np.ndarray]:
     """The rows of one query, prepared until scores depend on each row alone, the score of such rows, and the owners.
 
-    Steps that depend on the query (`QueryRelative`, `AutoRanker`) are applied once, to the original rows: mixtures of
-    prepared rows are items that the query might contain, and the score of a row itself is that of ``predict``.
+    Steps that depend on the query (`QueryRelative`, a model with a method ``_in_query``) are applied once, to the
+    original rows: mixtures of prepared rows are items that the query might contain, and the score of a row itself is
+    that of ``predict``.
 
     Raises
     ------
@@ -181,7 +171,7 @@ def rowwise(
             continue
         Z, owners = _through(model[0], frame(Z), owners)
         model, frame = model[1:], lambda rows: rows
-    if isinstance(model, AutoRanker):
+    if hasattr(model, "_in_query"):
         Z, score, inner, _ = model._in_query(frame(Z))
         return Z, score, owners[inner]
     if wants_qid(model):

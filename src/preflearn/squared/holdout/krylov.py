@@ -208,7 +208,7 @@ class _FoldSystems:
 def _product(A: Any, V: np.ndarray) -> np.ndarray:
     if not sp.issparse(A):
         return np.asarray(A @ V, dtype=np.float64)
-    from ...kernels._loops.sparse import times_columns
+    from ...kernels._loops import times_columns
 
     return times_columns(A, np.ascontiguousarray(V, dtype=np.float64))
 

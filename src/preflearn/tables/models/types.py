@@ -31,6 +31,7 @@ OUR_PACKAGES = (
 
 # Where classes that models hold were at home when version 0.2 wrote files, and where they are now.
 _FORMER_HOMES = {
+    "preflearn.automatic.curves": "preflearn.auto.kernels",
     "preflearn.core.": "preflearn.squared.",
     "preflearn.feature_selection.": "preflearn.learners.greedy.",
     "preflearn.graphs.": "preflearn.kernels.graphs.",

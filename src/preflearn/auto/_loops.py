@@ -1,30 +1,152 @@
-r"""Boosted histogram trees for rankings: the squared error of all pairs inside queries, in compiled loops.
-
-With every query weighted by 1 / n_q, the negative gradient of Σ (t_i - t_j - f_i + f_j)² at row i is
-
-    g_i = (t_i - f_i) minus its mean in the query.
-
-A tree is fitted to g by least squares, best leaf first, on features that are small whole numbers (bins). Of two
-children the histogram of the smaller one is summed, and that of the other is its difference from their parent's. A leaf
-adds rate · Σ g / (rows + λ).
-
-Histograms are sums of whole numbers: with 2^c > m, row i adds
-
-    round(g_i / u) · 2^c + 1,        u = max |g| · m / 2^(61 - c),
-
-so that one addition counts the row and adds up its gradient, and the sum does not depend on its order: threads share
-the features of a node, and the trees are the same with any number of them. Rounding moves gains by 1e-6 of the largest
-at a million rows, and less with fewer; the values of leaves are sums of g itself.
-"""
+"""Compiled loops of `AutoRanker`: shares of training values and their quantiles, growing trees, scores of trees."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
-from ...numerics.compiling import njit
-from ...numerics.threads import in_turns, threads_at_hand
+from ..numerics.compiling import njit
+from ..numerics.threads import in_turns, over_ranges
+
+# ---------------------------------------------------------------- quantiles
+# Shares of training values below new ones, column by column, and the normal quantiles of these shares.
+
+# Values that are worth a thread of their own.
+_LEAST_VALUES = 1 << 14
+# Rows that are looked up together: the knots of a column stay in the cache.
+_ROWS_LOOKED_UP = 128
+
+
+def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Piecewise linear through the knots of each column, the middle of the jump where several knots are equal.
+
+    The result of scikit-learn's QuantileTransformer with uniform output, without its overhead for every column, which
+    dominates for a few rows, and at any scale: in scikit-learn values within 1e-7 of the ends count as outside them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+    knots : ndarray of shape (k, n)
+        Ascending in each column; in Fortran's order they are not copied.
+    shares : ndarray of shape (k,)
+        What the knots are mapped to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> knots = np.array([[0.0], [1.0], [1.0], [3.0]])
+    >>> shares_below(np.array([[-1.0], [0.5], [1.0], [2.0], [9.0]]), knots, np.array([0.0, 0.2, 0.6, 1.0])).ravel()
+    array([0. , 0.1, 0.4, 0.8, 1. ])
+    """
+    out = np.empty(X.shape)
+    by_column = np.ascontiguousarray(knots.T)
+    least = 1 + _LEAST_VALUES // max(1, X.shape[1])
+    over_ranges(_look_up, X.shape[0], np.ascontiguousarray(X), by_column, shares, out, least=least)
+    return out
+
+
+def normal_quantiles(X: np.ndarray, knots: np.ndarray, shares: np.ndarray, most: float) -> np.ndarray:
+    """Φ⁻¹ of `shares_below`, clipped to ±most. O(m n log k).
+
+    Parameters
+    ----------
+    X, knots, shares : as in `shares_below`
+    most : float
+        Positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> knots = np.array([[0.0], [2.0], [4.0]])
+    >>> x = np.array([[-1.0], [1.0], [2.0], [3.0], [4.0]])
+    >>> normal_quantiles(x, knots, np.array([0.0, 0.5, 1.0]), 3.0).ravel().round(3)
+    array([-3.   , -0.674,  0.   ,  0.674,  3.   ])
+    """
+    found = ndtri(shares_below(X, knots, shares))
+    return np.clip(found, -most, most, out=found)
+
+
+@njit(cache=True, nogil=True)
+def _look_up(X, knots, shares, out, first, last):
+    x, share = np.empty(_ROWS_LOOKED_UP), np.empty(_ROWS_LOOKED_UP)
+    place = np.empty(_ROWS_LOOKED_UP, np.uint32)
+    for start in range(first, last, _ROWS_LOOKED_UP):
+        n = min(start + _ROWS_LOOKED_UP, last) - start
+        for j in range(X.shape[1]):
+            for i in range(n):
+                x[i] = X[start + i, j]
+            _search(knots[j], x, place, n)
+            _interpolate(knots[j], shares, x, place, share, n)
+            for i in range(n):
+                out[start + i, j] = share[i]
+
+
+@njit(cache=True, nogil=True)
+def _search(at, x, place, n):
+    """The number of knots up to x, by halves.
+
+    All rows go the same way, one step after the other, without jumps: several times as fast as row by row.
+    """
+    place[:n] = 0
+    size = at.shape[0]
+    while size > 1:
+        half = size // 2
+        for i in range(n):
+            further = np.uint32(place[i] + half)
+            place[i] = further if at[further - 1] <= x[i] else place[i]
+        size -= half
+    for i in range(n):
+        place[i] += np.uint32(at[place[i]] <= x[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _interpolate(at, shares, x, place, share, n):
+    """With ``place`` the first knot above x."""
+    last = at.shape[0] - 1
+    for i in range(n):
+        if x[i] <= at[0]:
+            share[i] = 0.0
+        elif x[i] >= at[last]:
+            share[i] = 1.0
+        else:
+            right = np.int64(place[i])
+            before = right - 1
+            low = at[before]
+            if low < x[i]:
+                step = (x[i] - low) / (at[right] - low)
+                share[i] = shares[before] + step * (shares[right] - shares[before])
+            else:
+                share[i] = _middle_of_jump(x[i], before, at, shares)
+
+
+@njit(cache=True, nogil=True)
+def _middle_of_jump(x, before, at, shares):
+    same = before
+    while same > 0 and at[same - 1] == x:
+        same -= 1
+    return 0.5 * (shares[same] + shares[before])
+
+
+# ---------------------------------------------------------------- growing trees
+# Boosted histogram trees for rankings: the squared error of all pairs inside queries, in compiled loops.
+#
+# With every query weighted by 1 / n_q, the negative gradient of Σ (t_i - t_j - f_i + f_j)² at row i is
+#
+#     g_i = (t_i - f_i) minus its mean in the query.
+#
+# A tree is fitted to g by least squares, best leaf first, on features that are small whole numbers (bins). Of two
+# children the histogram of the smaller one is summed, and that of the other is its difference from their parent's. A
+# leaf adds rate · Σ g / (rows + λ).
+#
+# Histograms are sums of whole numbers: with 2^c > m, row i adds
+#
+#     round(g_i / u) · 2^c + 1,        u = max |g| · m / 2^(61 - c),
+#
+# so that one addition counts the row and adds up its gradient, and the sum does not depend on its order: threads share
+# the features of a node, and the trees are the same with any number of them. Rounding moves gains by 1e-6 of the
+# largest at a million rows, and less with fewer; the values of leaves are sums of g itself.
 
 # Gains are compared after division by that of the root; smaller ones are rounding.
 _LEAST_GAIN = 1e-10
@@ -131,7 +253,6 @@ def in_blocks(codes: np.ndarray) -> np.ndarray:
     return out
 
 
-@njit(cache=True, nogil=True)
 def grow_trees(
     codes,
     n_features,
@@ -143,8 +264,9 @@ def grow_trees(
     n_trees,
     options,
     seed,
+    n_threads=1,
 ):
-    """Grow more trees on the scores so far, on one thread; ``scores`` and ``test_scores`` are updated.
+    """Grow more trees on the scores so far; ``scores`` and ``test_scores`` are updated.
 
     Parameters
     ----------
@@ -161,6 +283,8 @@ def grow_trees(
     n_trees : int
     options : TreeOptions
     seed : int
+    n_threads : int, default=1
+        That share the blocks of features of a large node; the trees do not depend on it.
 
     Returns
     -------
@@ -168,41 +292,16 @@ def grow_trees(
     """
     trees = _no_trees(n_trees, options.leaves)
     growth = _start(targets.shape[0], n_features, options, seed)
-    for tree in range(n_trees):
-        unit = _begin(growth, scores, targets, starts, options)
-        _sum_up(codes, growth, 0, 0, n_features)
-        _find_split(growth, 0, options)
-        while _divide_best(codes, growth, trees, tree, options.leaves):
-            _sum_up(codes, growth, growth.state[2], 0, n_features)
-            _settle(growth, options)
-        _finish(growth, trees, tree, unit, options, scores)
-        _predict(trees, tree, test_codes, test_scores)
-    return trees
 
-
-def grow_trees_together(
-    codes,
-    n_features,
-    targets,
-    starts,
-    scores,
-    test_codes,
-    test_scores,
-    n_trees,
-    options,
-    seed,
-):
-    """`grow_trees` with all threads on one tree; the same trees."""
-    trees = _no_trees(n_trees, options.leaves)
-    growth = _start(targets.shape[0], n_features, options, seed)
+    if n_threads == 1:
+        _grow_on_one_thread(codes, growth, trees, scores, targets, starts, test_codes, test_scores, options)
+        return trees
 
     def sum_up(leaf: int) -> None:
         n_rows = growth.last[leaf] - growth.first[leaf]
         firsts = (BLOCK * np.flatnonzero(growth.active)).tolist()
-        if n_rows * BLOCK * len(firsts) < _WORTH_THREADS or threads_at_hand() == 1:
-            _sum_up(codes, growth, leaf, 0, n_features)
-        else:
-            in_turns(_sum_up, [(codes, growth, leaf, one, min(one + BLOCK, n_features)) for one in firsts])
+        blocks = [(codes, growth, leaf, one, min(one + BLOCK, n_features)) for one in firsts]
+        in_turns(_sum_up, blocks, n_threads if n_rows * BLOCK * len(firsts) > _WORTH_THREADS else 1)
 
     for tree in range(n_trees):
         unit = _begin(growth, scores, targets, starts, options)
@@ -214,6 +313,20 @@ def grow_trees_together(
         _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
     return trees
+
+
+@njit(cache=True, nogil=True)
+def _grow_on_one_thread(codes, growth, trees, scores, targets, starts, test_codes, test_scores, options):
+    n_features = growth.hist.shape[1]
+    for tree in range(trees.sizes.shape[0]):
+        unit = _begin(growth, scores, targets, starts, options)
+        _sum_up(codes, growth, 0, 0, n_features)
+        _find_split(growth, 0, options)
+        while _divide_best(codes, growth, trees, tree, options.leaves):
+            _sum_up(codes, growth, growth.state[2], 0, n_features)
+            _settle(growth, options)
+        _finish(growth, trees, tree, unit, options, scores)
+        _predict(trees, tree, test_codes, test_scores)
 
 
 @njit(cache=True, nogil=True)
@@ -519,4 +632,98 @@ def _uniform(state):
     return float((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
 
 
-__all__ = ["BLOCK", "TreeOptions", "Trees", "grow_trees", "grow_trees_together", "in_blocks", "refit_leaves"]
+# ---------------------------------------------------------------- scores of trees
+# Scores of decision trees that lie in plain arrays, one after the other.
+
+# Rows times trees that are worth a thread of their own.
+_LEAST_WALKS = 1 << 15
+# Rows that go down a tree together: with their features they fit in the cache of a processor.
+_ROWS_OF_TREE = 64
+# Nodes of a tree up to which every node looks at every row, in instructions that take several rows at once.
+_FEW_NODES = 128
+
+
+def add_up_trees(
+    X: np.ndarray,
+    roots: np.ndarray,
+    feature: np.ndarray,
+    threshold: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    value: np.ndarray,
+) -> np.ndarray:
+    """Σ over trees of the value of the leaf that each row of X ends in.
+
+    Parameters
+    ----------
+    X : float32 array of shape (m, n)
+    roots : int array of shape (t,)
+    feature, threshold, left, right, value : arrays of shape (k,)
+        A node is a leaf where ``left`` is 0, and then ``right`` is; otherwise x[feature] <= threshold leads to
+        ``left``. Children come after their parent, so that every walk ends. Thresholds are compared in float32.
+    """
+    out = np.zeros(X.shape[0])
+    least = 1 + _LEAST_WALKS // max(1, roots.shape[0])
+    over_ranges(
+        _add_up,
+        X.shape[0],
+        X,
+        roots,
+        feature,
+        threshold,
+        left,
+        right,
+        value,
+        out,
+        least=least,
+        align=_ROWS_OF_TREE,
+    )
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _add_up(X, roots, feature, threshold, left, right, value, out, first, last):
+    columns, nodes = np.zeros((X.shape[1], _ROWS_OF_TREE), np.float32), np.empty(_ROWS_OF_TREE, np.int32)
+    for start in range(first, last, _ROWS_OF_TREE):
+        n = min(start + _ROWS_OF_TREE, last) - start
+        for i in range(n):
+            for j in range(X.shape[1]):
+                columns[j, i] = X[start + i, j]
+        for tree in range(roots.shape[0]):
+            root = roots[tree]
+            end = roots[tree + 1] if tree + 1 < roots.shape[0] else left.shape[0]
+            nodes[:] = root
+            if end - root <= _FEW_NODES:
+                for node in range(root, end):
+                    if left[node] > 0:
+                        limit = np.float32(threshold[node])
+                        _pass_on(
+                            nodes, np.int32(node), columns[feature[node]], limit, left[node], right[node]
+                        )
+            else:
+                _descend(nodes[:n], columns, feature, threshold, left, right)
+            for i in range(n):
+                out[start + i] += value[nodes[i]]
+
+
+@njit(cache=True, nogil=True)
+def _pass_on(nodes, node, x, limit, left, right):
+    """Rows that are at a node go to one of its children."""
+    left, right = np.int32(left), np.int32(right)
+    for i in range(_ROWS_OF_TREE):
+        child = left if x[i] <= limit else right
+        nodes[i] = child if nodes[i] == node else nodes[i]
+
+
+@njit(cache=True, nogil=True)
+def _descend(nodes, columns, feature, threshold, left, right):
+    """All rows go to a leaf, a level at a time."""
+    moves = True
+    while moves:
+        moves = False
+        for i in range(nodes.shape[0]):
+            node = nodes[i]
+            goes_left = columns[feature[node], i] <= np.float32(threshold[node])
+            child = np.int32(left[node] if goes_left else right[node])
+            moves |= child > node
+            nodes[i] = max(node, child)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...numerics.compiling import njit
-from ...numerics.threads import over_ranges, over_small_ranges
+from ..numerics.compiling import njit
+from ..numerics.threads import over_ranges, over_small_ranges
 
 # Rows that are worth a thread of their own.
 _LEAST = 2048

@@ -1,0 +1,398 @@
+"""The procedure of `AutoRanker`, from rows of numbers to a combination: candidates, members, combination, estimate.
+
+`learn` is all of it. Up to 60,000 rows `choose` sees all rows, and for small tables is repeated without each fold for
+the figure that is reported; beyond, it sees a sample, and `extension` trains the members with a share on the others.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..comparisons import Groups, encode_queries
+from ..model_selection._choice import Scoring, read_scoring
+from ..model_selection._folds import read_folds, shuffled_folds
+from ..model_selection._row_order import order_by_content
+from ..model_selection._splitters import QueryKFold
+from ..numerics.threads import threads_limited
+from ..progress import Stage, Stages
+from ..squared.devices.expansion import DeviceExpansions
+from ..squared.holdout.base import rows_outside
+from .candidates import Candidate, Pace, Preset, candidates, rivals
+from .combination import FoldScores, choose_combination, nested
+from .extension import MoreRows, can_extend, correct, extend, fold_to_keep
+from .features import Features
+from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, name_of_model
+from .prediction import WeightedMembers, scores_by_query
+from .sample import MOST_ROWS
+from .tasks import Task, UnitScale
+
+_N_FOLDS = 5
+# Folds to choose by where the whole procedure is repeated without one of those.
+_INNER_FOLDS = 3
+# Maximum number of rows that candidates learn from.
+_MOST_ROWS = 60_000
+# Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
+_REFITTED_CELLS = 50_000
+# Without this repetition, two folds that choose for each other need this number of rows.
+_ROWS_FOR_TWO_FOLDS = 50
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of an `AutoRanker`, read.
+
+    Attributes
+    ----------
+    scoring : Scoring
+    limit : float
+        Seconds; infinite without a limit.
+    preset : Preset
+    n_jobs : int or None
+    seed : int
+    device : DeviceExpansions or None
+        Where kernels are evaluated; None for the processor.
+    stages : Stages
+        Where the steps are announced.
+    n_folds : int
+    """
+
+    scoring: Scoring
+    limit: float = np.inf
+    preset: Preset = Preset()
+    n_jobs: int | None = None
+    seed: int = 0
+    device: DeviceExpansions | None = None
+    stages: Stages = Stages(None)
+    n_folds: int = _N_FOLDS
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Members with the factors of their predictions, and the features that they see.
+
+    Attributes
+    ----------
+    features : Features
+    members : list of fitted models
+    names : list of str
+        The candidates that they are.
+    views : list of tuple of str
+    weights : ndarray of shape (k,)
+    importances : ndarray of shape (n,)
+        Of the features; they sum to 1.
+    """
+
+    features: Features
+    members: list[Any]
+    names: list[str]
+    views: list[tuple[str, ...]]
+    weights: np.ndarray
+    importances: np.ndarray
+
+    @classmethod
+    def of(cls, trial: Trial, features: Features) -> Combination:
+        """The members that have a share."""
+        kept = trial.kept
+        shares = np.array([one.share for one, _ in kept])
+        importances = np.stack([features.to_inputs(member.importances) for _, member in kept])
+        return cls(
+            features,
+            [member.model for _, member in kept],
+            [one.candidate.name for one, _ in kept],
+            [one.candidate.view for one, _ in kept],
+            np.array([one.factor for one, _ in kept]),
+            shares @ importances / shares.sum(),
+        )
+
+    def averaged_with(self, other: Combination, n_before: int) -> Combination:
+        """The mean of ``n_before`` runs, which this is, and another one."""
+        old, new = n_before / (n_before + 1), 1 / (n_before + 1)
+        return Combination(
+            self.features,
+            self.members + other.members,
+            self.names + other.names,
+            self.views + other.views,
+            np.r_[old * self.weights, new * other.weights],
+            old * self.importances + new * other.importances,
+        )
+
+    def scores(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
+        """Scores of rows, shape (m,)."""
+        scores = WeightedMembers(self.members, self.views, self.weights)
+        return scores_by_query(lambda X, within: scores(self.features.views(X, within)), rows, queries)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What `learn` has found.
+
+    Attributes
+    ----------
+    trial : Trial
+    combination : Combination
+    rows : ndarray of int of shape (k,)
+        Those that the trial is about.
+    queries : Groups
+        Of these.
+    n_training_rows : int
+    """
+
+    trial: Trial
+    combination: Combination
+    rows: np.ndarray
+    queries: Groups
+    n_training_rows: int
+
+    def in_order(self, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Held-out predictions of all rows, NaN for those without one, and their folds, -1 for those without one."""
+        predictions, folds = np.full(n_rows, np.nan), np.full(n_rows, -1)
+        predictions[self.rows] = np.where(self.trial.scored_rows, self.trial.held_out, np.nan)
+        for fold, test in enumerate(self.trial.folds.tests):
+            folds[self.rows[test]] = fold
+        return predictions, folds
+
+
+def learn(rows: np.ndarray, y: np.ndarray, queries: Groups, settings: Settings) -> Learned:
+    """Try the candidates, combine them, and estimate how good the whole is.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (m, n)
+    y : ndarray of shape (m,)
+    queries : Groups
+    settings : Settings
+    """
+    if settings.limit < np.inf:
+        _compile()
+    start = time.perf_counter()
+    order, queries = order_by_content(rows, y[:, None], queries)
+    if queries.n_rows > MOST_ROWS:  # of a single ranking; whole queries are drawn before
+        taken = queries.sample(MOST_ROWS)
+        order, queries = order[taken], encode_queries(queries.codes[taken], taken.shape[0])
+    with nullcontext() if settings.n_jobs is None else threads_limited(settings.n_jobs):
+        places = queries.sample(_MOST_ROWS)
+        if places.shape[0] < order.shape[0]:
+            found = _learn_from_sample(rows, y, order, queries, places, settings, start)
+        else:
+            found = _learn_from_all(rows, y, order, queries, settings, start)
+        return _add_runs(found, rows, y, settings, start)
+
+
+def _learn_from_all(
+    rows: np.ndarray, y: np.ndarray, order: np.ndarray, queries: Groups, settings: Settings, start: float
+) -> Learned:
+    rows, y = rows[order], y[order]
+    trial, features, _ = choose(rows, y, queries, settings, start)
+    spent = time.perf_counter() - start
+    is_small = rows.size <= settings.preset.refitted * _REFITTED_CELLS
+    if is_small and (1 + len(trial.folds.tests)) * spent <= settings.limit:
+        with settings.stages("the same without each fold") as stage:
+            trial = _without_folds(rows, y, queries, _repeated(settings, trial), trial, stage)
+        trial = _prefer_simple(trial, is_refitted=True)
+    return Learned(trial, Combination.of(trial, features), order, queries, order.shape[0])
+
+
+def _learn_from_sample(
+    rows: np.ndarray,
+    y: np.ndarray,
+    order: np.ndarray,
+    queries: Groups,
+    places: np.ndarray,
+    settings: Settings,
+    start: float,
+) -> Learned:
+    """Choose on a sample, the rows at some places of the order; then train on all rows but a fold of it."""
+    sample, part = order[places], encode_queries(queries.codes[places], places.shape[0])
+    # Under a time limit there may be no time for more rows.
+    is_sample = settings.limit == np.inf
+    trial, features, task = choose(rows[sample], y[sample], part, settings, start, is_sample=is_sample)
+    n_learned = sample.shape[0]
+    if can_extend(trial, order.shape[0], settings.limit - (time.perf_counter() - start)):
+        fold = fold_to_keep(trial.folds)
+        held = places[trial.folds.tests[fold]]
+        targets = UnitScale(y[sample])(y)
+        more = MoreRows.without(held, features, rows, targets, order, queries, fold, settings.device)
+        sample, part = order[held], encode_queries(queries.codes[held], held.shape[0])
+        folds = _folds(y[sample], part, settings)
+        trial = extend(trial, more, rows[sample], targets[sample], part, folds, settings.stages)
+        if is_sample:
+            trial = correct(trial, task, more, targets[sample], part, settings.stages)
+        n_learned = more.n_rows
+    return Learned(trial, Combination.of(trial, features), sample, part, n_learned)
+
+
+def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Settings, start: float) -> Learned:
+    """The mean of several runs with other folds and seeds, where a preset asks for it."""
+    if found.n_training_rows != found.rows.shape[0]:
+        return found  # runs on the sample would only dilute members that have learned from more rows
+    combination = found.combination
+    for number in range(1, settings.preset.n_runs):
+        if (1 + 1 / number) * (time.perf_counter() - start) > settings.limit:
+            break
+        again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
+        with settings.stages(f"run {number + 1} of {settings.preset.n_runs}"):
+            trial, features, _ = choose(rows[found.rows], y[found.rows], found.queries, again)
+        combination = combination.averaged_with(Combination.of(trial, features), number)
+    return replace(found, combination=combination)
+
+
+# Candidates and members -----------------------------------------------------------------------------------------------
+
+
+def choose(
+    rows: np.ndarray,
+    y: np.ndarray,
+    queries: Groups,
+    settings: Settings,
+    start: float = 0.0,
+    *,
+    is_sample: bool = False,
+) -> tuple[Trial, Features, Task]:
+    """Train the candidates and combine them.
+
+    Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
+    """
+    folds, features = _folds(y, queries, settings), Features().fit(rows)
+    options = [one for one in candidates(rows.shape[0], queries.n_groups) if settings.preset.allows(one.name)]
+    task = Task(
+        features.views(rows, queries),
+        UnitScale(y)(y),
+        queries,
+        folds.by_concordance,
+        settings.n_jobs,
+        settings.seed,
+        rivals(options, rows.shape[0]),
+        settings.device,
+        is_sample=is_sample,
+    )
+    attempts = hold_out(options, task, features.kept_.size, settings, start)
+    joining = [(one, one.member) for one in attempts if one.member is not None and one.candidate.joins]
+    held_out, unbiased = (
+        np.column_stack([getattr(member, name) for _, member in joining]) for name in ("held_out", "unbiased")
+    )
+    chosen = choose_combination(held_out, unbiased, task.y, queries, folds.choosing)
+    for (one, _), weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
+        one.share, one.factor = weight / chosen.weights.sum(), weight / spread
+    # With two folds of few rows, what one of them chooses is what the other would.
+    enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
+    scored = (folds.sizes > 0) & enough
+    name = name_of_model([one for one, _ in joining])
+    return _prefer_simple(Trial(attempts, folds, chosen.nested, name, scored)), features, task
+
+
+def hold_out(
+    options: Sequence[Candidate], task: Task, n_features: int, settings: Settings, start: float = 0.0
+) -> list[Attempt]:
+    """Candidate after candidate, as long as time allows."""
+    attempts: list[Attempt] = []
+    pace = Pace(task, n_features)
+    for candidate in options:
+        work, begun = pace.work(candidate), time.perf_counter()
+        if attempts and begun - start + pace.seconds(work) > settings.limit:
+            attempts.append(Attempt(candidate))
+            continue
+        with settings.stages(candidate.name), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
+            member = candidate.train(task, candidate.view)
+        seconds = time.perf_counter() - begun
+        attempts.append(Attempt(candidate, member, seconds, reason=BEHIND if member is None else TIME_LIMIT))
+        pace.note(candidate, work, member, seconds)
+    return attempts
+
+
+def _folds(y: np.ndarray, queries: Groups, settings: Settings) -> FoldScores:
+    n_rows, scoring = y.shape[0], settings.scoring
+    if queries.n_groups > 1:
+        n_folds = min(settings.n_folds, queries.n_groups)
+        cv: Any = QueryKFold(n_folds, shuffle=True, random_state=settings.seed)
+        folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=queries.codes)
+    else:
+        folds = read_folds(shuffled_folds(n_rows, settings.n_folds), np.empty((n_rows, 0)), y, n_rows)
+    scoring.measure(y[:, None], y[:, None], queries)  # refuses targets without anything to order
+    found = FoldScores.of_folds(folds.tests, y, queries, scoring)
+    if found.n_scored == 0:
+        raise ValueError(
+            "AutoRanker compares candidates on held-out rows, but no fold has two rows of a query with different "
+            f"y: found {n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add "
+            "rows, or fit RankRLS, which holds nothing out."
+        )
+    return found
+
+
+def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
+    """A simple candidate instead, where it orders held-out rows better than the whole procedure does.
+
+    The best of several scores flatters itself: for each fold the choice that the other folds make is reported. Where
+    the whole procedure has been repeated without each fold, its score is, whichever model is kept.
+    """
+    simple = [
+        (one, one.member) for one in trial.attempts if one.member is not None and one.candidate.is_simple
+    ]
+    options = np.stack([trial.held_out, *(member.unbiased for _, member in simple)])
+    by = trial.folds.choosing
+    scores = by.of(options)
+    if not is_refitted:
+        trial = replace(trial, held_out=nested(by, options, scores))
+    place = by.best(scores)
+    if place == 0:
+        return trial
+    best = simple[place - 1][0]
+    for one in trial.attempts:
+        one.share, one.factor = float(one is best), float(one is best)
+    return replace(trial, name=best.candidate.name)
+
+
+# The estimate ---------------------------------------------------------------------------------------------------------
+
+
+def _without_folds(
+    rows: np.ndarray, y: np.ndarray, queries: Groups, settings: Settings, trial: Trial, stage: Stage
+) -> Trial:
+    """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
+
+    A model that predicts another fold has been trained on this one, so that even a choice by the other folds knows
+    a little of its labels. On few rows that is seen, in the candidates as in the whole: both are predicted again.
+    Fewer folds are enough to choose by there; if anything, the figure is a little too low for it.
+    """
+    held_out, scored = trial.held_out.copy(), trial.folds.sizes > 0
+    tried = [(one, one.member) for one in trial.attempts if one.member is not None]
+    unbiased = {one.candidate.name: member.unbiased.copy() for one, member in tried}
+    for fold, test in enumerate(trial.folds.tests):
+        stage.count(fold, len(trial.folds.tests), "folds")
+        rest = rows_outside(rows.shape[0], test)
+        part, within = (encode_queries(queries.codes[some], some.shape[0]) for some in (rest, test))
+        try:
+            without, features, _ = choose(rows[rest], y[rest], part, replace(settings, n_folds=_INNER_FOLDS))
+        except ValueError:  # too little is left to choose by
+            scored[fold] = False
+            continue
+        held_out[test] = Combination.of(without, features).scores(rows[test], within)
+        views = features.views(rows[test], within)
+        for one in without.attempts:
+            if one.member is not None and one.candidate.name in unbiased:
+                unbiased[one.candidate.name][test] = one.member.model.predict(views[one.candidate.view])
+    for one, member in tried:
+        one.member = replace(member, unbiased=unbiased[one.candidate.name])
+    return replace(trial, held_out=held_out, scored=scored)
+
+
+def _repeated(settings: Settings, trial: Trial) -> Settings:
+    """The same once more: silently, without a limit, and without what there was no time for."""
+    left_out = {one.candidate.name for one in trial.attempts if one.was_left_out_for_time}
+    return replace(settings, limit=np.inf, preset=Preset(without=frozenset(left_out)), stages=Stages(None))
+
+
+@cache
+def _compile() -> None:
+    """Run every candidate once on next to nothing, so that Numba has compiled what a time limit is not meant for."""
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(120, 3)), rng.normal(size=120), np.repeat(np.arange(30), 4)
+    choose(X, y, encode_queries(qid, 120), Settings(read_scoring(None)))

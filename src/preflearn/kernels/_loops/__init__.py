@@ -1,1 +1,0 @@
-"""Compiled loops of kernels: sparse products, expansions in basis vectors."""
