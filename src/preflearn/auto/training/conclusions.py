@@ -20,8 +20,7 @@ from ... import AutoRanker, RankRLS, RankRLSCV
 from ...comparisons import encode_queries
 from ...metrics.single_columns import SingleColumn, leak_question, order_alone, suspicious
 from ...model_selection import learning_curve
-from ...report.contents import Baseline, Curve, Estimate, TrainingReport
-from ...report.leaderboard import BEST_FEATURE
+from ...report.contents import BEST_FEATURE, Baseline, Curve, Estimate, TrainingReport
 from ...report.look import columns_alone
 from .preference import PreferenceProblem
 from .problem import BASELINE_FEATURES, Problem
