@@ -36,7 +36,7 @@ import torch
 
 from preflearn import RankRFM, RankRLS
 from preflearn.model_selection import cross_val_predict, leave_pair_out
-from preflearn.model_selection.pairs import leave_pair_out_tally
+from preflearn.model_selection.cross_validation import leave_pair_out_tally
 from preflearn.numerics.namespace import as_host
 
 PARTS = ("same", "rate", "pairs", "metric", "larger")

@@ -25,7 +25,7 @@ from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict, leave_pair_out
-from preflearn.model_selection.pairs import leave_pair_out_tally
+from preflearn.model_selection.cross_validation import leave_pair_out_tally
 from preflearn.numerics import namespace
 from preflearn.numerics.namespace import Home, as_host
 from preflearn.squared.curves import Curves

@@ -19,8 +19,7 @@ import oracles
 from preflearn import BradleyTerry, BradleyTerryCV, RankRLS
 from preflearn.comparisons.answers import Answers
 from preflearn.io import load_model, save_model
-from preflearn.losses.judges import estimate_reliability
-from preflearn.losses.logistic import LogisticLoss
+from preflearn.losses.logistic import LogisticLoss, estimate_reliability
 from preflearn.losses.questions import choose_pairs, information
 from preflearn.metrics import calibration_of_preferences
 from preflearn.model_selection import leave_preference_out

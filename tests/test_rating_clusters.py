@@ -11,7 +11,7 @@ from scipy.stats import t as student
 import oracles
 from preflearn import rate
 from preflearn.ratings import ranks
-from preflearn.ratings.clusters import effective_clusters, effective_clusters_of_differences
+from preflearn.ratings.ranks import effective_clusters, effective_clusters_of_differences
 from preflearn.ratings.strengths import cluster_information
 
 POINTS = 400 / np.log(10)

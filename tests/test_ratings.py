@@ -1474,7 +1474,7 @@ def draw_margins(n=8, l=600, seed=0, noise=7.0):
 
 @pytest.mark.parametrize("most", [3000, 5])
 def test_margins_are_fitted_by_least_squares(most, monkeypatch):
-    monkeypatch.setattr("preflearn.ratings.margins._MOST_FACTORED", most)
+    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", most)
     table, f = draw_margins()
     found = rate(table, margin="score", alpha=0.2)
     d = table["score_a"] - table["score_b"]

@@ -260,7 +260,7 @@ def test_one_query_to_order_is_left_to_one_learner():
 
 
 def test_candidates_that_were_behind_did_not_want_for_time():
-    from preflearn.report.leaderboard import LeaderboardRow
+    from preflearn.report.contents import LeaderboardRow
 
     entries = [
         Entry("a", nan, 0.0, 0.0, f"left out: {why}")

@@ -27,11 +27,10 @@ from preflearn.web.answers import Answer, Journal, standing_answers
 from preflearn.web.app import ask_app
 from preflearn.web.consistency import agreement, self_consistency
 from preflearn.web.items import from_records, read_items
-from preflearn.web.learner import Learner
+from preflearn.web.learner import Learner, RemoteLearner
 from preflearn.web.requests import read_json
 from preflearn.web.server import Connection
 from preflearn.web.session import Session
-from preflearn.web.worker import RemoteLearner
 
 TOKEN = "0123456789abcdef"
 PIXEL = bytes.fromhex(

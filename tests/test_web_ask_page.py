@@ -18,8 +18,8 @@ from tests.web_server import Running
 from preflearn.cli.app import run
 from preflearn.web.consistency import agreement
 from preflearn.web.items import from_records, read_items
+from preflearn.web.server import kept_token
 from preflearn.web.session import settled_top
-from preflearn.web.tokens import kept_token
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium on this machine")
 FIELDS = {

@@ -83,8 +83,8 @@ def ask(
     from ..web.answers import Journal
     from ..web.app import ask_app
     from ..web.items import read_items
+    from ..web.server import kept_token
     from ..web.session import Session, read_judge
-    from ..web.tokens import kept_token
 
     if export is not None:
         refuse_others(

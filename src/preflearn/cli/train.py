@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..report import TrainingReport
-    from ..report.leaderboard import LeaderboardRow, LeaderboardTable
+    from ..report.contents import LeaderboardRow, LeaderboardTable
     from ..tables.encoding.summary import TableSummary
 
 OutputOption = Annotated[

@@ -22,7 +22,6 @@ from ..comparisons.answers import Answers
 from ..comparisons.inputs import read_alpha, read_pairs
 from ..kernels.functions import n_items, take_items
 from ..kernels.items import number_items
-from ..losses.judges import estimate_reliability
 from ..losses.laplace import (
     MOST_DENSE_LABELS,
     LaplacePosterior,
@@ -31,6 +30,7 @@ from ..losses.laplace import (
     kernel_space,
     without_each,
 )
+from ..losses.logistic import estimate_reliability
 from ..losses.newton import Features
 from ..losses.questions import MOST_CANDIDATES, candidates, choose_pairs, random_open_pairs, read_goal
 from .posterior import PosteriorModel

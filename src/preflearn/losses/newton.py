@@ -48,8 +48,6 @@ _WIDEST_DENSE = 6_000
 # How many times faster a matrix product runs per operation than a matrix-vector product.
 _PRODUCT_SPEED = 8
 _MAX_CG = 500
-# Up to this many numbers, products of a matrix finish before threads would have started.
-_SMALL = 1 << 16
 _ARMIJO = 1e-4
 # Steps after the one that promised little, to let the duality gap confirm it.
 _STEPS_FOR_GAP = 5
@@ -115,19 +113,14 @@ class Features:
     def forward(self, w: np.ndarray) -> np.ndarray:
         """Φ w."""
         w = w.astype(self.matrix.dtype, copy=False)
-        if sp.issparse(self.matrix) or self.matrix.size <= _SMALL:
+        if sp.issparse(self.matrix):
             return np.asarray(self.matrix @ w, dtype=np.float64)
         return product_in_threads(self.matrix, w).astype(np.float64, copy=False)
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """Φᵀ u."""
         u = u.astype(self.matrix.dtype, copy=False)
-        if (
-            sp.issparse(self.matrix)
-            or self.matrix.size <= _SMALL
-            or not self.matrix.flags.c_contiguous
-            or self.n_rows == 0
-        ):
+        if sp.issparse(self.matrix) or not self.matrix.flags.c_contiguous or self.n_rows == 0:
             return np.asarray(self._transpose @ u, dtype=np.float64)
         return transposed_product_in_threads(self.matrix, u).astype(np.float64, copy=False)
 
@@ -634,3 +627,31 @@ def _starting_point(
 def _gap(at: _Point, alpha: float) -> float:
     """Duality gap of a smooth objective, ‖∇J‖² / 4 alpha."""
     return dot_without_blas(at.gradient, at.gradient) / (4.0 * alpha)
+
+
+class ExactHessian(Preconditioner):
+    """Factorises the Hessian at every step.
+
+    Parameters
+    ----------
+    hessian : function
+        From a loss to its dense, Fortran-ordered Hessian, which is overwritten.
+    alpha : float
+    """
+
+    def __init__(self, hessian: Callable[[Any], np.ndarray], alpha: float):
+        self._hessian, self._ridge = hessian, 2.0 * alpha
+        self._exact: np.ndarray | None = None
+
+    def prepare(self, loss: Any) -> None:
+        H = self._hessian(loss)
+        # Rounding must not make the direction in which nothing is known look negative.
+        H[np.diag_indices_from(H)] += self._ridge + 1e-13 * float(H.diagonal().max(initial=0.0))
+        self._exact = cholesky_in_place(H)
+
+    def spend(self, n_products: int) -> None:
+        pass
+
+    def solve(self, r: np.ndarray) -> np.ndarray:
+        assert self._exact is not None
+        return cholesky_solve(self._exact, r)

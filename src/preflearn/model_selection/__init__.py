@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 # Where each public name lives.
 _HOMES = {
     "ConformalRanker": ".conformal",
-    "DriftTest": ".drift",
+    "DriftTest": ".calibrated",
     "Evaluation": ".evaluation",
     "HeldOut": "._held_out",
     "HeldOutPreferences": "._held_out",
@@ -32,11 +32,11 @@ _HOMES = {
     "PermutationTest": ".permutation",
     "PreferenceEvaluation": ".preference_evaluation",
     "QueryKFold": "._splitters",
-    "RLSCV": "..estimators.search",
-    "RankRLSCV": "..estimators.search",
+    "RLSCV": "..learners.search",
+    "RankRLSCV": "..learners.search",
     "RankerComparison": ".significance",
     "RankerTable": ".significance",
-    "RiskControlledRanker": ".risk_control",
+    "RiskControlledRanker": ".calibrated",
     "RocCurve": ".performance",
     "ShareRight": ".preference_evaluation",
     "SignedRanks": ".significance",
@@ -49,9 +49,9 @@ _HOMES = {
     "evaluate_preferences": ".preference_evaluation",
     "evaluate_scores": ".evaluation",
     "learning_curve": ".learning_curves",
-    "leave_pair_out": ".pairs",
-    "leave_pair_out_tally": ".pairs",
-    "leave_preference_out": ".pairs",
+    "leave_pair_out": ".cross_validation",
+    "leave_pair_out_tally": ".cross_validation",
+    "leave_preference_out": ".cross_validation",
     "length_bias": ".preference_evaluation",
     "permutation_test": ".permutation",
     "signed_rank_test": ".significance",
@@ -78,7 +78,6 @@ __all__ = [
     "RankerTable",
     "RankRLSCV",
     "RiskControlledRanker",
-    "RocCurve",
     "ShareRight",
     "SignedRanks",
     "compare_several_rankers",
@@ -103,14 +102,18 @@ if TYPE_CHECKING:
     from ._held_out import HeldOut, HeldOutPreferences
     from ._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
     from ._tally import PairTally
+    from .calibrated import DriftTest, RiskControlledRanker
     from .conformal import ConformalRanker
-    from .cross_validation import cross_val_predict
-    from .drift import DriftTest
+    from .cross_validation import (
+        cross_val_predict,
+        leave_pair_out,
+        leave_pair_out_tally,
+        leave_preference_out,
+    )
     from .estimates import estimate_auc, estimate_concordance
     from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
     from .learning_curves import LearningCurve, learning_curve
-    from .pairs import leave_pair_out, leave_pair_out_tally, leave_preference_out
-    from .performance import PerformanceEstimate, RocCurve
+    from .performance import PerformanceEstimate
     from .permutation import PermutationTest, permutation_test
     from .preference_evaluation import (
         LengthBias,
@@ -119,7 +122,6 @@ if TYPE_CHECKING:
         evaluate_preferences,
         length_bias,
     )
-    from .risk_control import RiskControlledRanker
     from .significance import (
         RankerComparison,
         RankerTable,

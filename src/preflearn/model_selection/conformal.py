@@ -40,8 +40,17 @@ from ._calibration import (
 )
 from ._learner import SelfValidatingLearner
 from ._order_probability import OrderProbability
-from .calibrated import CalibratedRanker, read_share, refuse_estimator, refuse_few, refuse_too_few, shown_rows
-from .drift import DriftTest, compare_figures, query_figures
+from .calibrated import (
+    CalibratedRanker,
+    DriftTest,
+    compare_figures,
+    query_figures,
+    read_share,
+    refuse_estimator,
+    refuse_few,
+    refuse_too_few,
+    shown_rows,
+)
 
 # Maximum number of queries on which the widths of rank intervals are compared.
 _QUERIES_THAT_CHOOSE = 200

@@ -41,8 +41,7 @@ from ._held_out import HeldOut
 from ._problem import has_closed_form
 
 # Number of permuted scores that are processed together: enough for the matrix products, within a bound on memory.
-_NUMBERS = 1 << 20
-_LEAST_OUTPUTS = 64
+_NUMBERS = 1 << 22
 # Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
 _FEW_ROWS = 1536
 # Test sets of this many groups, where there are enough, so that most of them hold groups with different labels.
@@ -356,7 +355,7 @@ def _permutations(number: int, size: int, generator: np.random.Generator) -> np.
 
 def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:
     """Held-out predictions to compare, some outputs at a time, from one factorisation where possible."""
-    at_once = max(_LEAST_OUTPUTS, _NUMBERS // Y.shape[0]) if has_closed_form(estimator) else 1
+    at_once = max(1, _NUMBERS // Y.shape[0]) if has_closed_form(estimator) else 1
     counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
     held = HeldOut(estimator, X, Y[:, 0], qid=qid, groups=groups).for_order()
     for start in range(0, Y.shape[1], at_once):

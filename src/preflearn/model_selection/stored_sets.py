@@ -10,9 +10,8 @@ import numpy as np
 
 from ..comparisons import encode_queries
 from ._calibration import DISTANCES, Cutoff, SetChoice, least_cutoff
-from .calibrated import read_share, refuse_too_few, shown_rows
+from .calibrated import DriftTest, compare_figures, query_figures, read_share, refuse_too_few, shown_rows
 from .conformal import ConformalRanker
-from .drift import DriftTest, compare_figures, query_figures
 
 # Maximum number of queries that are stored.
 _MOST_QUERIES = 2000

@@ -20,7 +20,7 @@ from ..losses.newton import Features, PairObjective, minimise_logistic
 from ..numerics.linalg import inverse_in_place
 from .battles import Battles
 from .choice import decayed, log_losses
-from .clusters import effective_clusters, information_of
+from .ranks import effective_clusters, information_of
 from .strengths import MOST_DENSE, Strengths, cluster_information, dense_covariance, fit_strengths, sandwich
 
 _RATIOS = (0.0, 0.1, 0.2, 0.4, 0.8)

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-from ..losses.judges import estimate_reliability
 from ..losses.laplace import without_each
-from ..losses.logistic import averaged_probability
+from ..losses.logistic import averaged_probability, estimate_reliability
 from ..model_selection.significance import holm
 from .battles import Battles
 from .strengths import Strengths, root_mean_square, variances_of_battles

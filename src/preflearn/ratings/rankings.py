@@ -21,8 +21,7 @@ import scipy.sparse as sp
 
 from ..comparisons.answers import Answers
 from ..errors import InputError
-from ..losses.newton import Features, PairObjective, minimise_logistic
-from .preconditioner import ExactHessian
+from ..losses.newton import ExactHessian, Features, PairObjective, minimise_logistic
 
 _MOST_ITEMS = 1500
 

@@ -1,11 +1,11 @@
-r"""Which differences are certain: ranks that hold together, and letters of groups that cannot be told apart.
+"""Which differences are certain: ranks that hold together, and letters of groups that cannot be told apart.
 
 T_ij = (f_i - f_j) / se_ij for all pairs. With f* ~ N(0, C) and t the quantile of max |f*_i - f*_j| / se_ij, all
 differences with |T_ij| > t have the right sign with the stated probability, all of them together. Item i is then
 behind those with T_ij < -t and ahead of those with T_ij > t, which bounds its rank. Where standard errors come from G
 clusters, C has at most the rank G - 1 and says nothing of how differences depend on each other: each then has its own
 t, the quantile of Student's distribution at (1 - level) / n (n - 1) to either side (Bonferroni) with the degrees of
-freedom that are its own (`clusters`).
+freedom that are its own.
 
 Of very many items, thousands of which have hardly played, nobody is certain to be ahead of all of these, though few of
 them can be anywhere near the top. The ranks of the best are therefore drawn from the posterior: with R_i the rank of
@@ -14,6 +14,23 @@ quantile of max |u_i - mean u_i| / sd u_i over the best. The quantile is that of
 since the posterior is an approximation (checked by simulation, also with strengths whose tails are heavier than the
 prior's). All others get intervals f_i ± t se_i with t from Šidák's inequality and the rest of the error, and are
 compared where these do not touch: wider, and without a matrix of all pairs.
+
+**Clusters.** How many a standard error rests on: with a_i = H⁻¹ times the contrast that is strength i relative to the
+mean, cluster c tells
+
+    s_ci = Σ_{k in c} v_k (x_k · a_i)²
+
+about it, and N_i = (Σ_c s_ci)² / Σ_c s_ci² is the effective number of clusters: G where all tell the same, 1 where one
+cluster tells everything. The sandwich then has about N_i - 1 degrees of freedom, fewer than G - 1 where clusters differ
+in size, or where few of them know the item (Satterthwaite's approximation without the terms of second order). Of a
+difference of two strengths, s_ci + s_cj takes the place of s_ci.
+
+Where s would be too large an array, x_k · a_i is taken as that of a diagonal H, which needs O(l) numbers.
+
+References
+----------
+Carter, Schnepel and Steigerwald, "Asymptotic behavior of a t-test robust to cluster heterogeneity", Review of Economics
+and Statistics 99 (2017).
 """
 
 from __future__ import annotations
@@ -22,10 +39,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 from scipy.stats import t as student
 
+# Numbers of x_k · a_i at a time, and the most of them altogether; the most numbers s_ci.
+_AT_ONCE, MOST_PRODUCTS, MOST_INFORMATION = 4_000_000, 300_000_000, 20_000_000
 # Items all pairs of which are compared.
 MOST_COMPARED = 1000
 # Differences that are drawn.
@@ -212,3 +232,58 @@ def _split(groups: list[frozenset[int]], i: int, j: int) -> list[frozenset[int]]
 def _letter(k: int) -> str:
     """a to z, then (27), (28), ..."""
     return chr(ord("a") + k) if k < 26 else f"({k + 1})"
+
+
+def information_of(rows: sp.csr_array, cluster: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """s of shape (G, q).
+
+    Parameters
+    ----------
+    rows : sparse array of shape (l, size)
+        √v_k x_k.
+    cluster : int ndarray of shape (l,)
+    A : ndarray of shape (size, q)
+        Columns a_i.
+    """
+    n_clusters = int(cluster.max()) + 1
+    s = np.zeros((n_clusters, A.shape[1]))
+    step = max(1, _AT_ONCE // max(A.shape[1], 1))
+    for start in range(0, rows.shape[0], step):
+        some = cluster[start : start + step]
+        squares = np.square(rows[start : start + step] @ A)
+        which = np.arange(some.size)
+        s += sp.csr_array((np.ones(some.size), (some, which)), shape=(n_clusters, some.size)) @ squares
+    return s
+
+
+def diagonal_information(rows: sp.csr_array, cluster: np.ndarray) -> sp.csr_array:
+    """s of shape (G, size) as if H were diagonal: sparse, in O(l)."""
+    n_clusters, size = int(cluster.max()) + 1, rows.shape[1]
+    of_rows = (np.ones(cluster.size), (cluster, np.arange(cluster.size)))
+    information = sp.csr_array(sp.csr_array(of_rows, shape=(n_clusters, cluster.size)) @ rows.power(2))
+    total = np.asarray(information.sum(axis=0)).ravel()
+    scale = np.divide(1.0, np.square(total), out=np.zeros(size), where=total > 0)
+    return sp.csr_array(information @ sp.diags_array(scale))
+
+
+def effective_clusters(s: Any) -> np.ndarray:
+    """N_i of each column of s, 0 where no cluster tells anything."""
+    return _ratio(np.square(_totals(s)), _totals(s * s))
+
+
+def effective_clusters_of_differences(s: Any) -> np.ndarray:
+    """N_ij of the differences of all columns of s, shape (n, n)."""
+    products = s.T @ s
+    products = products.toarray() if sp.issparse(products) else products
+    squares, total = products.diagonal(), _totals(s)
+    return _ratio(
+        np.square(total[:, None] + total[None, :]), squares[:, None] + squares[None, :] + 2.0 * products
+    )
+
+
+def _totals(s: Any) -> np.ndarray:
+    return np.asarray(s.sum(axis=0)).ravel()
+
+
+def _ratio(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.divide(one, other, out=np.zeros_like(other), where=other > 0)

@@ -15,8 +15,7 @@ from ..errors import InputError, Remedy
 from ..shown_tables import ShownTable, in_notebooks
 from . import diagnostics, held_out, judges, planning, ranks, tables
 from .battles import Battles
-from .clusters import effective_clusters, effective_clusters_of_differences
-from .ranks import MOST_COMPARED, MOST_RANKED
+from .ranks import MOST_COMPARED, MOST_RANKED, effective_clusters, effective_clusters_of_differences
 from .strengths import Strengths, cluster_information, dense_covariance, many_standard_errors
 from .tables import MEAN_RATING, POINTS, frame_like
 
@@ -75,7 +74,7 @@ class Ratings:
 
     @cached_property
     def cluster_information(self) -> Any:
-        """What each cluster tells about each strength and coefficient (`clusters`)."""
+        """What each cluster tells about each strength and coefficient (`ranks`)."""
         assert self.cluster is not None
         return cluster_information(self.strengths, self.cluster)
 

@@ -1,4 +1,4 @@
-r"""Strengths of items, by Newton's method, and how certain they are.
+"""Strengths of items, by Newton's method, and how certain they are.
 
 With x_k = e_a - e_b, followed by the covariates z_k, and P(a wins) = σ(x_k · θ), θ = (f, β):
 
@@ -10,10 +10,19 @@ Covariates are scaled so that the penalty hardly touches β. Covariances of θ:
     model-based  C = H⁻¹
     sandwich     C = H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + 2 alpha I) H⁻¹,     g_c = Σ_{k in c} w_k (y_k - p_k) x_k
 
-for G clusters of battles that may depend on each other: those of a judge, of a prompt; what that rests on says
-`clusters`. The prior counts as
-information in both, or an item that won all of its battles, of which the data alone say nothing, would look certain.
-Strengths are relative to the mean of all items, and so are their variances.
+for G clusters of battles that may depend on each other: those of a judge, of a prompt (`ranks` says how many clusters
+that rests on). The prior counts as information in both, or an item that won all of its battles, of which the data alone
+say nothing, would look certain. Strengths are relative to the mean of all items, and so are their variances.
+
+**Margins**, by how much battles were won, give strengths by least squares. A margin d (a's score minus b's) is
+τ (f_a - f_b) / c plus normal noise of standard deviation τ, so that a wins, d > 0, with the probability
+Φ((f_a - f_b) / c). With c = 1.702 this is the logistic function of f_a - f_b to within .01: the strengths are those of
+Bradley and Terry's model, learned from more than who won. In units of z = c d / τ,
+
+    min  Σ_k w_k (z_k - x_k · θ)² / 2 c² + alpha ‖θ‖²,      H = Σ_k w_k x_k x_kᵀ / c² + 2 alpha I
+
+(alpha θᵀ K⁻¹ θ and 2 alpha K⁻¹ where features say how similar items are), one linear system, whose residuals in units
+of d do not depend on τ: τ² is their mean square, with degrees of freedom taken off.
 """
 
 from __future__ import annotations
@@ -32,15 +41,17 @@ from sklearn.exceptions import ConvergenceWarning
 from ..comparisons.answers import AdjustedAnswers, Answers
 from ..losses.labels import MOST_SOLVED, LabelPosterior
 from ..losses.logistic import LogisticLoss
-from ..losses.newton import Features, PairObjective, minimise_logistic
-from ..numerics.linalg import inverse_in_place
+from ..losses.newton import ExactHessian, Features, PairObjective, minimise_logistic
+from ..numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
 from .battles import Battles
-from .clusters import MOST_INFORMATION, MOST_PRODUCTS, diagonal_information, information_of
-from .margins import LOGISTIC_WIDTH, curvatures_of, fit_margins, posterior_of_margins
-from .preconditioner import ExactHessian
 from .rankings import ChoiceLoss, fit_rankings
+from .ranks import MOST_INFORMATION, MOST_PRODUCTS, diagonal_information, information_of
 
-# Coordinates up to which Newton's method factorises the Hessian, and up to which covariances are a dense matrix.
+# The logistic function is closest to the normal distribution with this standard deviation.
+_LOGISTIC_WIDTH = 1.702
+# At least this share of the battles is taken as degrees of freedom of the noise.
+_LEAST_FREE = 0.1
+# Coordinates up to which a Hessian is factorised to find strengths, and up to which covariances are a dense matrix.
 _MOST_FACTORED = 1500
 MOST_DENSE = 3000
 # Prior standard deviation of a covariate's effect (a difference of one standard deviation) in units of that of a
@@ -295,28 +306,77 @@ class MarginStrengths(Strengths):
 
     @cached_property
     def curvatures(self) -> np.ndarray:
-        return curvatures_of(self.counted)
+        return _curvatures_of(self.counted)
 
     def curvatures_of_battles(self) -> np.ndarray:
-        return curvatures_of(self.each)
+        return _curvatures_of(self.each)
 
     @cached_property
     def posterior(self) -> LabelPosterior:
-        return posterior_of_margins(self.counted, self.alpha, self.theta)
+        return _posterior_of_margins(self.counted, self.alpha, self.theta)
 
     def pulls(self) -> np.ndarray:
         """Minus the derivative of each battle's loss."""
         assert self.battles.margin is not None
-        off = self.battles.margin * (LOGISTIC_WIDTH / self.noise) - self.differences()
-        return self.battles.weight * off / LOGISTIC_WIDTH**2
+        off = self.battles.margin * (_LOGISTIC_WIDTH / self.noise) - self.differences()
+        return self.battles.weight * off / _LOGISTIC_WIDTH**2
 
 
 def _fit_margins(battles: Battles, alpha: float) -> MarginStrengths:
     scale = covariate_scale(battles)
     used = scaled(battles, scale)
-    theta, noise = fit_margins(used, alpha)
+    theta, noise = _least_squares(used, alpha)
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return MarginStrengths(battles, alpha, theta, scale, used.counted(), noise)
+
+
+def _curvatures_of(answers: Answers) -> np.ndarray:
+    """w / c² of each answer."""
+    return answers.weight / _LOGISTIC_WIDTH**2
+
+
+def _posterior_of_margins(answers: Answers, alpha: float, theta: np.ndarray) -> LabelPosterior:
+    """Covariances of very many items, without a matrix of them."""
+    return LabelPosterior(answers, alpha, theta, _curvatures_of(answers))
+
+
+def _least_squares(battles: Battles, alpha: float) -> tuple[np.ndarray, float]:
+    """θ and τ for battles whose covariates are scaled."""
+    assert battles.margin is not None
+    w, d = battles.weight, battles.margin
+    size, total = battles.n_items + battles.covariates.shape[1], float(w.sum())
+    if total == 0:
+        return np.zeros(size), 1.0
+    # Seen from the other side a share y is 1 - y, a margin d is -d.
+    counted = replace(battles, share=0.5 + d).counted()
+    in_margins = _solver(counted, alpha, battles.similarity)(
+        counted.spread(_curvatures_of(counted) * (counted.share - 0.5))
+    )
+    residual = d - battles.answers().differences(in_margins)
+    # Weights that are not counts say how much battles count relative to each other: their scale must not matter.
+    n = total if battles.are_counts else total**2 / float(w @ w)
+    freedom = max(n - (size - 1), _LEAST_FREE * n) / n
+    noise = float(np.sqrt((w @ residual**2) / (total * freedom)))
+    # Margins without any noise would make strengths infinite.
+    noise = max(noise, 1e-6 * float(np.abs(d).max()), np.finfo(float).tiny)
+    return in_margins * (_LOGISTIC_WIDTH / noise), noise
+
+
+def _solver(
+    counted: Answers, alpha: float, similarity: np.ndarray | None
+) -> Callable[[np.ndarray], np.ndarray]:
+    if similarity is None and counted.n_rows > _MOST_FACTORED:
+        posterior = _posterior_of_margins(counted, alpha, np.zeros(counted.n_rows))
+        return lambda r: posterior.solve(r[:, None])[:, 0]
+    H = counted.dense_hessian(_curvatures_of(counted))
+    prior = np.eye(counted.n_rows)
+    if similarity is not None:
+        n = similarity.shape[0]
+        prior[:n, :n] = inverse_in_place(np.array(similarity, order="F"))
+    H += 2.0 * alpha * prior
+    H[np.diag_indices_from(H)] += 1e-13 * float(H.diagonal().max(initial=0.0))
+    factor = cholesky_in_place(H)
+    return lambda r: cholesky_solve(factor, r)
 
 
 def minimise(
@@ -372,7 +432,7 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
 def cluster_information(strengths: Strengths, cluster: np.ndarray) -> Any:
     """What each cluster tells about each strength (relative to the mean) and coefficient, shape (G, m + p).
 
-    See `clusters`; sparse, and as of a diagonal Hessian, where there are too many battles, clusters or items.
+    See `ranks`; sparse, and as of a diagonal Hessian, where there are too many battles, clusters or items.
     """
     rows, codes = strengths.informative_rows(cluster)
     size, n_clusters = strengths.theta.shape[0], int(codes.max()) + 1

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from ..errors import InputError, Remedy
 from . import boards, judges, ranks
-from .clusters import effective_clusters
+from .ranks import effective_clusters
 from .strengths import (
     dense_covariance,
     drawn_errors,

@@ -4,7 +4,6 @@
 what a report holds, ``html`` writes it as one self-contained page, ``card`` as a model card in Markdown.
 """
 
-from .card import model_card, write_model_card
 from .contents import Baseline, Choice, DataFile, Influence, TrainingReport
 from .displays import (
     AlphaPathDisplay,
@@ -15,7 +14,7 @@ from .displays import (
     QueryScoresDisplay,
     SetSizeDisplay,
 )
-from .html import render_report, write_report
+from .html import model_card, render_report, write_model_card, write_report
 from .look import ColumnLook, TableLook, look
 
 __all__ = [

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import re
+import secrets
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _TRIES = 20
 # Seconds for the headers of a request to arrive, and connections that may be open at once.
 HEADERS_WITHIN, MOST_CONNECTIONS = 20.0, 400
@@ -214,3 +219,28 @@ class Server(uvicorn.Server):
 def serve(app: Any, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM; what is being answered is finished first."""
     Server(app, ready).run(sockets=[listener])
+
+
+def kept_token(answers: Path) -> str:
+    """The key of an answers file: that of before, or a new one in a file that only its owner can read.
+
+    Parameters
+    ----------
+    answers : Path
+        Its key is in a file of the same name with ``.token``.
+    """
+    path = answers.with_name(answers.name + ".token")
+    try:
+        found = path.read_text(encoding="ascii").strip()
+        private = os.name == "nt" or not path.stat().st_mode & 0o077
+    except (OSError, ValueError):
+        found, private = "", False
+    # A key that others could read is not one.
+    if private and not path.is_symlink() and _TOKEN.fullmatch(found):
+        return found
+    token = secrets.token_urlsafe(16)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(token + "\n")
+    return token

@@ -28,16 +28,15 @@ from sklearn import config_context
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ..auto import AutoRanker
 from ..comparisons import one_group
 from ..metrics.by_query import wants_qid
-from ..model_selection.drift import query_figures
+from ..model_selection.calibrated import query_figures
 from ..model_selection.stored_sets import LEAST_FOR_DRIFT, StoredSets
 from ..numerics.onnx_graph import ExportError
 from ..tables.encoding.frames import read_table
@@ -49,8 +48,6 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
-# Up to this many items are scored directly, without handing them to a thread.
-_FEW = 200
 # Drift is looked for in the last queries.
 _RECENT_QUERIES = 500
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -295,7 +292,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
         columns, coverage = await read_json(request, _MOST_BYTES, parse=partial(_read, scorer))
         n = len(next(iter(columns.values())))
         try:
-            scores = scorer.score(columns) if n <= _FEW else await run_in_threadpool(scorer.score, columns)
+            scores = await run_in_threadpool(scorer.score, columns)
         except (ValueError, ArithmeticError) as error:
             raise RefusedError(f"items: {error}", 422) from None
         _check_scores(scores, columns)
@@ -340,7 +337,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
     async def failed(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)
 
-    others = Starlette(
+    return Starlette(
         routes=[
             Route("/rank", measured("/rank", rank), methods=["POST"]),
             Route("/health", measured("/health", health)),
@@ -349,23 +346,6 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
         ],
         exception_handlers={404: lost, 405: lost, 500: failed},
     )
-    return _directly("/rank", measured("/rank", rank), failed, others)
-
-
-def _directly(path: str, endpoint: Endpoint, failed: Any, others: ASGIApp) -> ASGIApp:
-    """POST requests to this path go straight to their endpoint, all others by way of the routes."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await endpoint(Request(scope, receive))
-        await response(scope, receive, send)
-
-    guarded = ServerErrorMiddleware(answer, failed)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = scope["type"] == "http" and scope["path"] == path and scope["method"] == "POST"
-        await (guarded if wanted else others)(scope, receive, send)
-
-    return app
 
 
 def _read(scorer: Scorer, body: bytearray) -> tuple[Mapping[str, Any], Any]:

@@ -1,7 +1,7 @@
 """One session of asking: who is asked what, what was answered, and where the order stands.
 
 An answer is on the disk before it is acknowledged, and acknowledged before the model has learned from it. The model
-lives in a thread of its own, and where it is large in a process of its own (`preflearn.web.worker`): it takes all
+lives in a thread of its own, and where it is large in a process of its own (`preflearn.web.learner`): it takes all
 answers that have come in, publishes the next questions, then the panel. Whoever answers waits a moment for questions
 that know the answer, and otherwise gets the next of the batch that was prepared before, each of which was chosen as if
 the ones before it had been answered.
@@ -26,9 +26,8 @@ from ..numerics.threads import blas_at_rest
 from .answers import Answer, Journal, now, standing_answers
 from .consistency import agreement, answers_worth_giving, self_consistency
 from .items import Items, check_names
-from .learner import Learner, Standing
+from .learner import Learner, RemoteLearner, Standing, start_learner
 from .requests import RefusedError, described
-from .worker import RemoteLearner, start_learner
 
 # Seconds to wait for questions that know the last answer.
 _PATIENCE = 0.06

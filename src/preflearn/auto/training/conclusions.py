@@ -28,10 +28,18 @@ from ...comparisons.grouping import positions_in_groups
 from ...metrics.by_query import predict_scores
 from ...metrics.single_columns import SingleColumn, leak_question, order_alone, suspicious
 from ...model_selection import learning_curve
-from ...report.contents import Baseline, Curve, Estimate, Influence, ShownItem, ShownQuery, TrainingReport
+from ...report.contents import (
+    BEST_FEATURE,
+    Baseline,
+    Curve,
+    Estimate,
+    Influence,
+    ShownItem,
+    ShownQuery,
+    TrainingReport,
+)
 from ...report.inspection.explanation import Explanation, explain
 from ...report.inspection.influence import feature_influence
-from ...report.leaderboard import BEST_FEATURE
 from ...report.look import columns_alone
 from .preference import PreferenceProblem
 from .preparation import BASELINE_FEATURES, Preparation

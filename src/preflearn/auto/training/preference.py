@@ -17,8 +17,7 @@ from ...metrics import calibration_of_preferences
 from ...metrics.single_columns import best_feature_of_preferences
 from ...model_selection import HeldOut
 from ...model_selection.intervals import wilson_interval
-from ...report.contents import AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
-from ...report.leaderboard import BEST_FEATURE
+from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
 from ...tables.data import PreferenceData
 from .options import TrainingOptions
 from .preparation import BASELINE_FEATURES, Chosen, Preparation, choose_learner

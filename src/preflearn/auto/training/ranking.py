@@ -30,9 +30,8 @@ from ...model_selection.intervals import (
     mean_interval,
 )
 from ...model_selection.stored_sets import StoredSets
-from ...report.contents import AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
+from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
 from ...report.displays import QueryRocDisplay
-from ...report.leaderboard import BEST_FEATURE
 from ...squared.routes import Workload, choose_route
 from ...tables.data import RankingData
 from .options import Learner, TrainingOptions

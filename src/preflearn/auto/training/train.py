@@ -14,9 +14,19 @@ from ... import AutoRanker, __version__
 from ...comparisons import encode_queries
 from ...model_selection._tally import tally_scores
 from ...model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
-from ...report.contents import AlphaPath, Baseline, Choice, Estimate, Influence, Roc, SetSizes, TrainingReport
+from ...report.contents import (
+    BEST_FEATURE,
+    AlphaPath,
+    Baseline,
+    Choice,
+    Estimate,
+    Influence,
+    LeaderboardTable,
+    Roc,
+    SetSizes,
+    TrainingReport,
+)
 from ...report.inspection.rows import model_rows
-from ...report.leaderboard import BEST_FEATURE, LeaderboardTable
 from ...tables.data import RankingData
 from .conclusions import (
     SHOWN_FEATURES,
