@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from preflearn.auto._loops import shares_below
 from scipy import sparse as sp
 from scipy.special import ndtri
 from sklearn import config_context
@@ -29,6 +28,7 @@ from tests.model_files import fitted_models
 
 import preflearn as pl
 from preflearn.auto import fitting, onnx_nodes
+from preflearn.auto._loops import shares_below
 from preflearn.auto.candidates import candidates
 from preflearn.auto.tasks import Task
 from preflearn.auto.trees import Bins
