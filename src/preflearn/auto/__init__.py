@@ -1,9 +1,9 @@
 """The automatic ranker: candidates of different kinds, combined by what they predict for queries they have not seen.
 
 ``ranker`` is the estimator, ``fitting`` its procedure: the ``candidates`` learn from views of the ``features``, the
-``combination`` weighs what they predict for held-out rows, the ``leaderboard`` records the attempts, and ``extension``
-trains the members of a sample on more rows. ``kernels`` and ``trees`` are members, ``sample`` keeps rows that come in
-parts, and ``training`` is the procedure of ``preflearn train``.
+``combination`` weighs what they predict for held-out rows, the ``leaderboard`` records what was tried, and
+``extension`` trains the members of a sample on more rows. ``kernels`` and ``trees`` are members, ``sample`` keeps rows
+that come in parts, and ``training`` is the procedure of ``preflearn train``.
 """
 
 from __future__ import annotations

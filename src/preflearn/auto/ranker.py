@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -32,7 +33,7 @@ from .features import OF_QUERY, PARTS, Features
 from .fitting import Learned, Settings, learn
 from .leaderboard import Leaderboard, Trial
 from .prediction import WeightedMembers, refuse_misfits, scores_by_query
-from .sample import Kept, RowsInParts, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
+from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
 
 # A sparse matrix with more columns than this is not filled in.
 _MOST_SPARSE_COLUMNS = 2000
@@ -194,7 +195,8 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
             if device is None and hasattr(X, "cpu"):
                 device = str(X.device)
             X, y, qid = as_host(X), as_host(y), as_host(qid)
-        settings = read_settings(self, device)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = replace(read_settings(self, device), seed=seed)
         showing.remember(self, X, y, qid)
         m = n_rows(X)
         kept = None if qid is None else rows_to_keep(qid, m)
@@ -246,11 +248,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         >>> AutoRanker(random_state=0).fit_stream(parts).predict(X[:3], qid=qid[:3]).shape
         (3,)
         """
-        return self._fit_parts(rows_in_parts(chunks, reading), checkpoint)
-
-    def _fit_parts(self, parts: RowsInParts, checkpoint: Any = None) -> Self:
-        read_settings(self, self.device)  # refuses parameters before anything is read
-        with Stages("AutoRanker" if self.verbose else None)("reading the rows") as stage:
+        settings = read_settings(self, self.device)  # refuses parameters before anything is read
+        with settings.stages("reading the rows") as stage:
+            parts = rows_in_parts(chunks, reading)
             kept = keep_rows(parts, self, checkpoint, lambda number: stage.amount(number, "rows"))
         return self._fit_kept(kept)
 
@@ -578,7 +578,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
 
 
 def read_settings(model: AutoRanker, device: Any) -> Settings:
-    """The parameters of a ranker, and a seed.
+    """The parameters of a ranker, without a seed.
 
     Raises
     ------
@@ -605,9 +605,8 @@ def read_settings(model: AutoRanker, device: Any) -> Settings:
         np.inf if limit is None else float(limit),
         read_preset(model.preset),
         None if jobs is None else int(jobs),
-        int(check_random_state(model.random_state).randint(2**31 - 1)),
-        None if device is None else DeviceExpansions.on(device),
-        Stages("AutoRanker" if model.verbose else None),
+        device=None if device is None else DeviceExpansions.on(device),
+        stages=Stages("AutoRanker" if model.verbose else None),
     )
 
 
