@@ -23,10 +23,6 @@ import scipy.sparse as sp
 
 from _harness import RESULTS, best_of, report, write_results
 from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
-<<<<<<< HEAD
-=======
-from preflearn.kernels._loops import times_columns
->>>>>>> house-auto
 from preflearn.kernels.sparse import sparse_products
 from preflearn.model_selection import HeldOut, leave_preference_out
 from preflearn.model_selection._problem import Problem
