@@ -26,7 +26,7 @@ from _harness import write_blocks, write_results
 from preflearn import AutoRanker
 from preflearn.auto.sample import RowsInParts
 from preflearn.io import iter_ranking
-from preflearn.learners.streaming.sources import as_source
+from preflearn.learners.streaming.stream import as_source
 from preflearn.metrics import concordance, ndcg
 from sizes import interactions
 

@@ -25,7 +25,7 @@ from _harness import best_of, peak_memory, report, write_results
 from preflearn import AutoRanker, RankRFM, RankRLSCV
 from preflearn.comparisons import compare_scores, encode_queries
 from preflearn.kernels.functions import Kernel
-from preflearn.squared.learned_metric import TrainingSet
+from preflearn.squared.expansion import TrainingSet
 
 
 def data(n_rows: int, n_features: int = 46) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

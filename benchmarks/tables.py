@@ -24,7 +24,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from _harness import arguments, best_of, data_folder, report, write_results
 from preflearn.io import read_table
 from preflearn.preprocessing import QueryRelative, TableEncoder
-from preflearn.tables.encoding.words import hashed_words, rarity, weighted
+from preflearn.tables.encoding.columns import hashed_words, rarity, weighted
 
 
 def make_table(n_rows: int) -> pd.DataFrame:

@@ -33,7 +33,7 @@ from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKerne
 from preflearn.preprocessing import QueryRelative, TableEncoder
 from preflearn.relations import KroneckerRLS, KroneckerRLSCV, TwoStepRLS, TwoStepRLSCV
 from preflearn.relations.tables import TableRelation, prepared
-from preflearn.squared.curves import Curves
+from preflearn.squared.expansion import Curves
 from preflearn_papers.parses import Link, Linkage, LinkFeatures, ParseRanker, Sentence, Token
 from preflearn_papers.ppi.extractor import InteractionExtractor
 

@@ -28,10 +28,9 @@ from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection.cross_validation import leave_pair_out_tally
 from preflearn.numerics import namespace
 from preflearn.numerics.namespace import Home, as_host
-from preflearn.squared.curves import Curves
 from preflearn.squared.devices import pairs as device_pairs
 from preflearn.squared.devices.expansion import DeviceExpansions
-from preflearn.squared.expansion import kernel_moments, solve_expansion
+from preflearn.squared.expansion import Curves, kernel_moments, solve_expansion
 from preflearn.squared.holdout import pair as pair_holdout
 from strategies import examples, ranking_problems
 

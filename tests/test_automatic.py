@@ -41,10 +41,9 @@ from preflearn.kernels.functions import Kernel
 from preflearn.metrics import concordance, ndcg_scorer
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
-from preflearn.model_selection._row_order import order_by_content
+from preflearn.model_selection._folds import order_by_content
 from preflearn.squared import expansion
-from preflearn.squared.curves import Curves
-from preflearn.squared.expansion import kernel_moments, solve_expansion
+from preflearn.squared.expansion import Curves, kernel_moments, solve_expansion
 from preflearn.tables.models.files import write_model
 
 KERNEL = "learned kernel, quantiles and query"

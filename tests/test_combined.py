@@ -17,7 +17,7 @@ from preflearn.comparisons import (
     QueryComparisons,
     encode_queries,
 )
-from preflearn.comparisons.combined import SumComparisons
+from preflearn.comparisons.preferences import SumComparisons
 from preflearn.learners.rankrls import RankRLS
 from preflearn.learners.rls import RLS
 from preflearn.testing import check_comparisons, check_drop

@@ -19,10 +19,10 @@ from preflearn.numerics.linalg import (
     independent_items,
     mirror_lower,
 )
-from preflearn.squared.basis_system import solve_on_basis
 from preflearn.squared.conjugate_gradients import solve_conjugate_gradients
 from preflearn.squared.moments import GlobalMoments, QueryMoments
 from preflearn.squared.problem import dual_problem, feature_gram, feature_gram_diagonal, primal_problem
+from preflearn.squared.reduced_set import solve_on_basis
 from strategies import ranking_problems
 
 OPTIONS = st.fixed_dictionaries(

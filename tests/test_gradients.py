@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflearn import RLS, RankRLS, RankSVM
-from preflearn.kernels.blocks import KernelBlocks
+from preflearn.kernels.blocks import KernelBlocks, expansion_gradient
 from preflearn.kernels.functions import Kernel
-from preflearn.kernels.gradients import expansion_gradient
 from preflearn.kernels.registry import kernel_names
 
 KERNELS = {

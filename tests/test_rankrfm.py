@@ -17,7 +17,7 @@ from preflearn import RankRFM, RankRLS
 from preflearn.metrics import concordance
 from preflearn.model_selection import QueryKFold
 from preflearn.model_selection._choice import read_scoring
-from preflearn.squared.learned_metric import average_gradient_metric
+from preflearn.squared.expansion import average_gradient_metric
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 

@@ -20,9 +20,8 @@ from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict
 from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
 from preflearn.squared import reduced_set, routes
-from preflearn.squared.basis_system import BasisEquation, solve_on_basis
 from preflearn.squared.problem import feature_gram, gram_times, solve_primal, target_moment
-from preflearn.squared.reduced_set import sample_rows
+from preflearn.squared.reduced_set import BasisEquation, sample_rows, solve_on_basis
 from preflearn.squared.representations import reduced
 from preflearn.squared.routes import Workload, plan
 from preflearn.squared.row_blocks import HalfBlocks

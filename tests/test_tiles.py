@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from preflearn.numerics import linalg, spectrum, tiles
+from preflearn.numerics import linalg, tiles
+from preflearn.numerics import tiles as spectrum
 from preflearn.numerics.memory import fits_in_memory
 
 

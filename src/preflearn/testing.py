@@ -40,8 +40,7 @@ def check_kernel(kernel: str, *, X: np.ndarray | None = None, **parameters: Any)
     >>> from preflearn.testing import check_kernel
     >>> check_kernel("rbf", gamma=0.5)
     """
-    from .kernels.blocks import KernelBlocks
-    from .kernels.gradients import expansion_gradient
+    from .kernels.blocks import KernelBlocks, expansion_gradient
 
     rows = np.random.default_rng(0).normal(size=(14, 3)) if X is None else X
     one = Kernel(kernel, **parameters)

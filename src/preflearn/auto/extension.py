@@ -22,9 +22,8 @@ import numpy as np
 from ..comparisons import Groups, encode_queries
 from ..kernels.functions import Kernel
 from ..progress import Stages
-from ..squared.curves import Curves
 from ..squared.devices.expansion import DeviceExpansions
-from ..squared.expansion import Moments, kernel_moments
+from ..squared.expansion import Curves, Moments, kernel_moments
 from ._loops import in_blocks
 from .combination import FoldScores, centred, choose_combination, clearly_positive
 from .features import Features, Views

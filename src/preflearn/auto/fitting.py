@@ -18,8 +18,7 @@ import numpy as np
 
 from ..comparisons import Groups, encode_queries
 from ..model_selection._choice import Scoring, read_scoring
-from ..model_selection._folds import read_folds, shuffled_folds
-from ..model_selection._row_order import order_by_content
+from ..model_selection._folds import order_by_content, read_folds, shuffled_folds
 from ..model_selection._splitters import QueryKFold
 from ..numerics.threads import threads_limited
 from ..progress import Stage, Stages

@@ -31,10 +31,16 @@ from ..learners.rankrfm import RankRFM, importances_of_gradients, of_expansion
 from ..model_selection._choice import choose
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import with_small_matrices
-from ..squared.curves import Curves
-from ..squared.expansion import Expansion, Moments, kernel_moments, solve_expansion
+from ..squared.expansion import (
+    GRADIENT_ROWS,
+    Curves,
+    Expansion,
+    Moments,
+    average_gradient_metric,
+    kernel_moments,
+    solve_expansion,
+)
 from ..squared.holdout.base import rows_outside
-from ..squared.learned_metric import GRADIENT_ROWS, average_gradient_metric
 from .combination import clearly_positive, nested
 from .tasks import Member, Task, halves_of
 

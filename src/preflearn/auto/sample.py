@@ -19,7 +19,7 @@ from .. import __version__
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
 from ..learners.streaming.checkpoint import CheckpointFile, fingerprint
-from ..learners.streaming.sources import Source, are_paths, as_source, read_ahead, unpack
+from ..learners.streaming.stream import Source, are_paths, as_source, read_ahead, unpack
 from ..squared.query_keys import KeySet, folds_of, label_keys
 from ..tables.cells import FileFaultError
 from ..tables.options import ReadOptions

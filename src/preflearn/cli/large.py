@@ -171,7 +171,7 @@ class InParts:
         self, names: list[str], tell: Callable[[str], None]
     ) -> tuple[Parts, Callable[[Any], dict[str, Any]]]:
         from ..auto.training.parts import Parts
-        from ..learners.streaming.sources import as_source
+        from ..learners.streaming.stream import as_source
         from ..tables.ranking import scan_ranking
 
         tell("counting the features")

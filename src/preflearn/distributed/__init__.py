@@ -5,7 +5,6 @@ the solvers are those of one machine. Partitions must hold whole queries (`align
 that is in two of them is detected and refused. A worker that dies costs only time: Dask computes its partitions again.
 """
 
-from .alignment import align_queries
-from .fitting import fit
+from .fitting import align_queries, fit
 
 __all__ = ["align_queries", "fit"]

@@ -15,8 +15,7 @@ from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
 from ..learners.streaming.basis import Basis, refuse_basis
-from ..learners.streaming.models import OnePassSearch, set_solution
-from ..learners.streaming.one_pass_cv import FoldModels, MeasureTally, tally_chunk
+from ..learners.streaming.models import FoldModels, MeasureTally, OnePassSearch, set_solution, tally_chunk
 from ..learners.streaming.stream import basis_map
 from ..metrics.registry import RankingScorer
 from ..model_selection._learner import why_not_in_parts

@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .registry import KernelFunction, register_kernel
-from .rows import dense, n_items, weighted_rows
-from .sparse import sparse_products
+from .rows import dense, n_items, sparse_products, weighted_rows
 
 
 @register_kernel

@@ -16,9 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..comparisons import Comparisons, encode_queries, one_group
 from ..comparisons.grouping import positions_in_groups
 from ..comparisons.inputs import read_pairs
-from ..kernels.blocks import KernelBlocks
+from ..kernels.blocks import KernelBlocks, expansion_gradient, refuse_without_gradient
 from ..kernels.functions import Kernel, n_items, take_items
-from ..kernels.gradients import expansion_gradient, refuse_without_gradient
 from ..kernels.inputs import KernelParametersMixin, read_items
 from ..kernels.maps import EmpiricalKernelMap, NystromMap
 from ..kernels.onnx_nodes import kernel_nodes, linear_nodes, products_nodes
@@ -175,7 +174,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
         ------
         ValueError
             For a kernel that is not differentiable or has no features: "precomputed", callables, and those that
-            `preflearn.kernels.gradients` does not list.
+            `preflearn.kernels.blocks` does not list.
 
         Notes
         -----

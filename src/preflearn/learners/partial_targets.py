@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.utils.validation import check_array, column_or_1d
 
 from ..comparisons import Comparisons, PreferenceComparisons
-from ..comparisons.combined import SumComparisons
 from ..comparisons.inputs import read_pairs, read_per_pair
+from ..comparisons.preferences import SumComparisons
 
 _NO_SCORES = "To learn from pairs alone use RankRLS.fit_pairs."
 

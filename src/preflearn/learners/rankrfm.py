@@ -14,20 +14,26 @@ import numpy as np
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
 from ..kernels.basis import choose_basis
+from ..kernels.blocks import expansion_gradient
 from ..kernels.functions import Kernel, n_items, take_items
-from ..kernels.gradients import expansion_gradient
 from ..kernels.inputs import read_items, why_not_on_device
 from ..kernels.registry import kernel_names
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Comparable, auto_grid, choose, read_grid, read_scoring, warn_at_edge
-from ..model_selection._folds import Folds, encode_groups, read_folds, read_preference_folds, shuffled_folds
-from ..model_selection._row_order import order_by_content
+from ..model_selection._folds import (
+    Folds,
+    encode_groups,
+    order_by_content,
+    read_folds,
+    read_preference_folds,
+    shuffled_folds,
+)
 from ..model_selection._tally import share_in_order
 from ..numerics.namespace import as_host, is_device_array
 from ..numerics.threads import with_small_matrices
-from ..squared.devices.learned_metric import DeviceTrainingSet, gradients_on_device, in_double
+from ..squared.devices.expansion import DeviceTrainingSet, gradients_on_device, in_double
+from ..squared.expansion import MetricModel, TrainingSet
 from ..squared.holdout.base import rows_outside
-from ..squared.learned_metric import MetricModel, TrainingSet
 from .base import KernelModel, RankerMixin
 from .rankrls import RankRLS
 

@@ -32,7 +32,7 @@ from ..numerics.namespace import Home, as_host, is_device_array
 from ..progress import Stages, note
 from ..squared.conjugate_gradients import largest_eigenvalue
 from ..squared.holdout.base import LEAST_CONDITION, HoldOut
-from ..squared.holdout.preference import suits_pair_space
+from ..squared.holdout.pair import suits_pair_space
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Asked, Inputs, Representation, represent
 from ..squared.representations.base import PreferenceRoutine

@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
-from . import spectrum, tiles
-from .routines import lapack
+from . import tiles
+from . import tiles as spectrum
 from .threads import blas_at_rest
+from .tiles import lapack
 
 # From this many rows on, a matrix is factored in short steps by our own threads; below, by LAPACK in one thread. BLAS
 # wakes no threads for fewer rows than the second number.

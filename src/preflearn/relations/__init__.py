@@ -1,10 +1,7 @@
 """Relations: labels of pairs of objects of two kinds, such as drugs and targets, or users and items."""
 
-from .kronecker import KroneckerRLS
-from .path import RelationPath
-from .search import KroneckerRLSCV, TwoStepRLSCV
-from .two_step import TwoStepRLS
-from .validation import cross_val_predict
+from .kronecker import KroneckerRLS, TwoStepRLS
+from .search import KroneckerRLSCV, RelationPath, TwoStepRLSCV, cross_val_predict
 
 __all__ = [
     "KroneckerRLS",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import AutoRanker
 from ...errors import InputError
-from ...learners.streaming.sources import Source
+from ...learners.streaming.stream import Source
 from ...numerics.threads import n_threads
 from ...tables.data import NumberedNames, RankingData, TableData
 from ...tables.table import TableChunks

@@ -19,8 +19,16 @@ from ...numerics.namespace import Home, as_host
 from ..centred_kernel import centre_both_sides
 from ..holdout.base import HoldOut, RemovedBasis, intercept_of_rest
 from ..row_blocks import HalfBlocks, RowBlock, segment_sums
-from .kernels import DeviceBasis
-from .linalg import add_to_diagonal, cholesky, eigh, inverse_from_cholesky, shrink, solve_ridge, whitening
+from .kernels import (
+    DeviceBasis,
+    add_to_diagonal,
+    cholesky,
+    eigh,
+    inverse_from_cholesky,
+    shrink,
+    solve_ridge,
+    whitening,
+)
 from .squared_loss import apply_half, centred_kernel, half_blocks, own_rows, sum_up
 
 # A fold is refitted when a pivot of its small system is this small: what the fold leaves is lost in rounding.

@@ -23,8 +23,7 @@ from ...numerics.namespace import Home, as_host
 from ..conjugate_gradients import iterate
 from ..problem import SquaredLossFit
 from ..row_blocks import HalfBlocks, RowBlock
-from .kernels import DeviceBasis
-from .linalg import GramSum, add_to_diagonal, cholesky, cholesky_solve, solve_ridge, whitening
+from .kernels import DeviceBasis, GramSum, add_to_diagonal, cholesky, cholesky_solve, solve_ridge, whitening
 
 # Correction steps after the direct solution of the reduced set; more than a few mean that rounding dominates.
 _MAX_CORRECTIONS = 12

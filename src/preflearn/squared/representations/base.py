@@ -19,7 +19,7 @@ from ...numerics.namespace import is_device_array
 from .. import routes
 from ..holdout.base import LOST_IN_ROUNDING, HoldOut
 from ..holdout.feature import FeatureHoldOut
-from ..holdout.preference import PreferenceHoldOut
+from ..holdout.pair import PreferenceHoldOut
 from ..problem import SquaredLossFit
 from ..routes import Workload
 

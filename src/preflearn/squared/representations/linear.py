@@ -12,9 +12,10 @@ from ...comparisons import Comparisons, PreferenceComparisons, centred, offset_i
 from ..conjugate_gradients import ConjugateGradientResult, solve_conjugate_gradients
 from ..holdout.feature import FeatureHoldOut
 from ..holdout.krylov import KrylovHoldOut
-from ..holdout.pair import PairSystem, feature_pair_system
-from ..holdout.preference import (
+from ..holdout.pair import (
+    PairSystem,
     PreferenceHoldOut,
+    feature_pair_system,
     regression_over_pairs,
     suits_pair_space,
     weighted_differences,

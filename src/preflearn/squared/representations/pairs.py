@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ...comparisons import PreferenceComparisons
 from ...numerics.memory import require_memory
 from ..holdout.dual import DualHoldOut
-from ..holdout.preference import (
+from ..holdout.pair import (
     PairsByRows,
     PreferenceHoldOut,
     kernel_of_differences,

@@ -9,11 +9,10 @@ from sklearn.base import clone
 
 from ...comparisons import Comparisons
 from ...numerics.linalg import solve_triangular_in_place
-from ..basis_system import solve_on_basis, sums_may_do
 from ..holdout.base import HoldOut
 from ..holdout.feature import FeatureHoldOut
 from ..problem import SquaredLossFit, solve_primal
-from ..reduced_set import ReducedRows, solve_iteratively, solve_streamed
+from ..reduced_set import ReducedRows, solve_iteratively, solve_on_basis, solve_streamed, sums_may_do
 from .base import Asked, Inputs, Representation, column_means
 from .linear import side_by_side, what_was_reached
 
