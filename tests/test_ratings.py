@@ -19,7 +19,7 @@ import preflearn
 from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
-from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks, strengths
+from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
 from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
@@ -118,17 +118,6 @@ def test_covariates_and_sandwich_are_those_of_the_dense_problem():
     assert board["lower"][0] < 0.7 < board["upper"][0]
     typical = np.sqrt(np.mean(np.square(X[:, 6])))
     assert board["points"][0] == pytest.approx(POINTS * theta[6] * typical)
-
-
-def test_sparse_sums_of_clusters_are_those_of_a_matrix(monkeypatch):
-    battles, _ = simulate(6, 40, 1, judges=7, covariate=0.7)
-    for covariates in ([], ["length"]):
-        found = []
-        for most in (strengths._MOST_IN_GRADIENTS, 0):
-            with monkeypatch.context() as patch:
-                patch.setattr(strengths, "_MOST_IN_GRADIENTS", most)
-                found.append(rate(battles, covariates=covariates, cluster="judge", alpha=0.2).covariance)
-        np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
 
 
 def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):

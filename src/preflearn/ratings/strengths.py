@@ -59,8 +59,6 @@ MOST_DENSE = 3000
 _EFFECT_WIDTH = 4.0
 # What stands for alpha = 0: the mean of all strengths needs some value.
 _NO_ALPHA = 1e-10
-# Numbers of a dense matrix of gradients, clusters times coordinates.
-_MOST_IN_GRADIENTS = 20_000_000
 # Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
 _SOLVED = 1e-5
 # Draws that are solved for together, and their relative residual.
@@ -465,24 +463,17 @@ def sandwich(inverse: np.ndarray, g: Any, prior: np.ndarray) -> np.ndarray:
 
 
 def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
-    """g_c as rows, shape (G, m + p); sparse unless few enough."""
+    """g_c as rows, shape (G, m + p); sparse but for rankings."""
     if isinstance(strengths, RankingStrengths):
         assert strengths.battles.rankings is not None
         return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
-    each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
+    each, n_clusters = strengths.each, int(cluster.max()) + 1
     pulls = strengths.pulls()
     a, b = each.pairs.T
     effects = [
         np.bincount(cluster, pulls * z, n_clusters)
         for z in strengths.battles.covariates.T * strengths.scale[:, None]
     ]
-    if n_clusters * size <= _MOST_IN_GRADIENTS:
-        g = np.bincount(cluster * size + a, pulls, n_clusters * size)
-        g -= np.bincount(cluster * size + b, pulls, n_clusters * size)
-        g = g.reshape(n_clusters, size)
-        if effects:
-            g[:, strengths.battles.n_items :] = np.stack(effects, axis=1)
-        return g
     where = (np.concatenate([cluster, cluster]), np.concatenate([a, b]))
     shape = (n_clusters, strengths.battles.n_items)
     g = sp.csr_array(sp.coo_array((np.concatenate([pulls, -pulls]), where), shape=shape))

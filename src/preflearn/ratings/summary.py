@@ -157,22 +157,14 @@ def _parts(ratings: Ratings) -> dict[str, Any]:
 
 def text_board(ratings: Ratings, n: int) -> str:
     """The board as text, the first n rows."""
-    board = ratings.columns
-    groups = shows_groups(board)
-    names = [visible(item) for item in board["item"][:n]]
-    width = min(40, max(4, *map(len, names)))
-    head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
-    lines = [f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles", head]
-    for name, row in zip(names, rows_of(board, n), strict=True):
-        interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
-        letters = f"  {row['group']}" if groups else ""
-        lines.append(
-            f"{row['rank']:>5}  {name[:width]:<{width}} {row['rating']:>7.0f} {interval:>15} "
-            f"{ranks:>12}{letters}"
-        )
-    if len(board["item"]) > n:
-        lines.append(f"... and {len(board['item']) - n:,} more")
-    return "\n".join([*lines, verdict(ratings)])
+    table = shown_board(ratings, n)
+    width = min(40, max(len(row[1]) for row in table.rows))
+    lines = [
+        f"{rank:>5}  {name[:width]:<{width}} {rating:>7} {interval:>15} {ranks:>12}"
+        + "".join(f"  {letters}" for letters in group)
+        for rank, name, rating, interval, ranks, *group in table.rows
+    ]
+    return "\n".join([table.caption, *lines, *table.notes])
 
 
 def shown_board(ratings: Ratings, n: int) -> ShownTable:
