@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from _harness import arguments, best_of, peak_memory, report, write_results
 from preflearn.kernels.functions import Kernel
 from preflearn.learners.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
-from preflearn.losses import order_design
+from preflearn.losses import order_program
 from preflearn.preferences import pairs_from_targets
 
 
@@ -137,14 +137,14 @@ def unmultiplied(l: int, p: int, n: int, density: float, repeats: int):
     truth = truth / truth.std() + 0.1 * random.normal(size=l + 500)
     y = np.where(np.arange(l + 500) < l, truth, np.nan)
     preferences = pairs_from_targets(truth, p, rows=np.arange(l, l + 500), random_state=0)
-    rule = order_design.features_are_smaller
+    rule = order_program.features_are_smaller
     chosen = []
 
     def run(answer):
         def go():
-            order_design.features_are_smaller = (lambda *args: answer) if answer is not None else rule
+            order_program.features_are_smaller = (lambda *args: answer) if answer is not None else rule
             OrderPreferenceRegressor(1e-3, kernel="linear").fit(X, y, pairs=preferences)
-            order_design.features_are_smaller = rule
+            order_program.features_are_smaller = rule
 
         return go
 

@@ -272,7 +272,9 @@ def battles_until_settled(n: int, seed: int, informed: bool, k: int = 5, most: i
         )
         strengths = fit_strengths(battles, 1 / 32)
         C = dense_covariance(strengths, None)
-        if planning.is_settled(strengths.scores, C, k, ranks.simultaneous_threshold(C, 0.95)):
+        a, b = planning.differences_of_goal(strengths.scores, k).T
+        least = ranks.simultaneous_threshold(C, 0.95) * ranks.standard_errors_of_differences(C)[a, b]
+        if (strengths.scores[a] - strengths.scores[b] > least).all():
             break
         more = max(20, share.size // 10)
         if informed:

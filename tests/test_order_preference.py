@@ -14,7 +14,7 @@ from tests.oracles import order_objective, order_program_whole
 
 from preflearn.learners.order_preference import OrderPreferenceRegressor
 from preflearn.losses import order_program
-from preflearn.losses.order_design import features_are_smaller
+from preflearn.losses.order_program import features_are_smaller
 from preflearn.preferences import Preferences
 
 ENGINES = [order_program._PlainEngine, pytest.param(order_program._WarmEngine, id="highspy")]

@@ -19,7 +19,7 @@ import preflearn
 from preflearn import rate
 from preflearn.cli.app import run
 from preflearn.errors import InputError
-from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks, strengths
+from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
 from preflearn.ratings.boards import category_boards, month_edges
 from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
@@ -120,17 +120,6 @@ def test_covariates_and_sandwich_are_those_of_the_dense_problem():
     assert board["points"][0] == pytest.approx(POINTS * theta[6] * typical)
 
 
-def test_sparse_sums_of_clusters_are_those_of_a_matrix(monkeypatch):
-    battles, _ = simulate(6, 40, 1, judges=7, covariate=0.7)
-    for covariates in ([], ["length"]):
-        found = []
-        for most in (strengths._MOST_IN_GRADIENTS, 0):
-            with monkeypatch.context() as patch:
-                patch.setattr(strengths, "_MOST_IN_GRADIENTS", most)
-                found.append(rate(battles, covariates=covariates, cluster="judge", alpha=0.2).covariance)
-        np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
-
-
 def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):
     battles = read_battles(simulate(20, 20, 2, judges=9)[0], judge="judge")
     strengths = fit_strengths(battles, 0.3)
@@ -149,7 +138,7 @@ def test_many_items_take_no_matrix_and_say_the_same(monkeypatch):
     found = many_standard_errors(strengths, battles.judge[0], wanted)
     np.testing.assert_allclose(found[:4], np.sqrt(np.diagonal(C))[:4], rtol=1e-6)
     np.testing.assert_allclose(found, np.sqrt(np.diagonal(C)), rtol=0.5)
-    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", 0)
+    monkeypatch.setattr("preflearn.ratings.strengths.MOST_FACTORED", 0)
     np.testing.assert_allclose(fit_strengths(battles, 0.3).theta, strengths.theta, atol=1e-7)
 
 
@@ -184,7 +173,7 @@ def test_covariates_of_very_many_battles(monkeypatch):
 def test_very_many_items_with_covariates_take_the_sparse_way(monkeypatch):
     battles, _ = simulate(12, 30, 17, covariate=0.5)
     exact = rate(battles, covariates=["length"], alpha=0.2)
-    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", 0)
+    monkeypatch.setattr("preflearn.ratings.strengths.MOST_FACTORED", 0)
     monkeypatch.setattr("preflearn.ratings.strengths.MOST_DENSE", 0)
     sparse = rate(battles, covariates=["length"], alpha=0.2)
     assert sparse.scores == pytest.approx(exact.scores, abs=1e-6)
@@ -1474,7 +1463,7 @@ def draw_margins(n=8, l=600, seed=0, noise=7.0):
 
 @pytest.mark.parametrize("most", [3000, 5])
 def test_margins_are_fitted_by_least_squares(most, monkeypatch):
-    monkeypatch.setattr("preflearn.ratings.strengths._MOST_FACTORED", most)
+    monkeypatch.setattr("preflearn.ratings.strengths.MOST_FACTORED", most)
     table, f = draw_margins()
     found = rate(table, margin="score", alpha=0.2)
     d = table["score_a"] - table["score_b"]
@@ -1612,7 +1601,7 @@ def test_effects_of_covariates_do_not_depend_on_the_number_of_items(cluster, mon
     found = rate(battles, **options).covariates
     np.testing.assert_allclose(found.iloc[:, 1:], expected.iloc[:, 1:], rtol=1e-5)
     monkeypatch.undo()
-    monkeypatch.setattr("preflearn.ratings.summary.MOST_ITEMS", 4)
+    monkeypatch.setattr("preflearn.ratings.summary.MOST_COMPARED", 4)
     path = tmp_path / "battles.csv"
     pd.DataFrame(battles).to_csv(path, index=False)
     assert run(["rate", str(path), "--covariate", "length", "--alpha", "0.2"]) == 0

@@ -15,7 +15,7 @@ from preflearn.cli.app import run
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, model_info, save_model
 from preflearn.model_selection import ConformalRanker
-from preflearn.model_selection.stored_sets import StoredSets
+from preflearn.model_selection.conformal import StoredSets
 
 
 def draw(seed: int, n_queries: int):

@@ -10,7 +10,7 @@ import typer
 from . import files, model_files
 from . import preferences as of_pairs
 from .evaluate import read_known
-from .output import Tell, collected_warnings, new_console, print_json, print_notes, progress
+from .output import Tell, collected_warnings, new_console, print_json, print_notes, print_table, progress
 from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
@@ -162,38 +162,24 @@ def _names(paths: list[Path]) -> dict[Path, str]:
 
 
 def _show(table: RankerTable, notes: list[Any]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     console = new_console()
     n_queries = table.comparisons[0].n_queries
-    means = Table(
-        box=box.SIMPLE,
+    print_table(
+        console,
+        ("ranker", table.metric),
+        [(name, f"{mean:.4f}") for name, mean in table.means.items()],
         title=f"{table.metric}, mean over {n_queries} queries",
-        title_justify="left",
-        title_style="bold",
     )
-    means.add_column("ranker")
-    means.add_column(table.metric, justify="right")
-    for name, mean in table.means.items():
-        means.add_row(Text(name), f"{mean:.4f}")
-    console.print(means)
-    pairs = Table(
-        box=box.SIMPLE,
+    print_table(
+        console,
+        ("first - second", "difference", "wins", "losses", "ties", "effect", "p", "p (Holm)"),
+        [
+            (f"{one.names[0]} - {one.names[1]}", f"{one.mean_difference:+.4f}", str(one.n_wins), str(one.n_losses),
+             str(one.n_ties), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}")
+            for one, p in zip(table.comparisons, table.corrected)
+        ],
         title="Queries where the first wins, loses, ties",
-        title_justify="left",
-        title_style="bold",
-    )
-    pairs.add_column("first - second")
-    for title in ("difference", "wins", "losses", "ties", "effect", "p", "p (Holm)"):
-        pairs.add_column(title, justify="right")
-    for one, p in zip(table.comparisons, table.corrected):
-        pairs.add_row(
-            Text(f"{one.names[0]} - {one.names[1]}"), f"{one.mean_difference:+.4f}", str(one.n_wins),
-            str(one.n_losses), str(one.n_ties), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}",
-        )  # fmt: skip
-    console.print(pairs)
+    )  # fmt: skip
     console.print(
         "Wilcoxon signed ranks over queries, two-sided; effect: rank-biserial correlation, -1 to 1.",
         markup=False,

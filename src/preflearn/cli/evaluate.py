@@ -10,7 +10,15 @@ import typer
 
 from . import files, model_files, relate
 from . import preferences as of_pairs
-from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_others
+from .output import (
+    collected_warnings,
+    new_console,
+    print_json,
+    print_notes,
+    print_table,
+    progress,
+    refuse_others,
+)
 from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
@@ -145,19 +153,12 @@ def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> model
 
 
 def _show(model: Path, brief: str, found: Evaluation) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = new_console()
     console.print(Text(model.name, style="bold").append(f" on {brief}", style="not bold"))
     head, *lines = found.table()
-    table = Table(box=box.SIMPLE)
-    for k, title in enumerate(head):
-        table.add_column(title, justify="right" if k else "left")
-    for line in lines:
-        table.add_row(*map(Text, line))
-    console.print(table)
+    print_table(console, head, lines)
     if found.interval_methods:
         console.print(f"Intervals: {', '.join(found.interval_methods)}.", markup=False)
     print_notes(console, found.notes)

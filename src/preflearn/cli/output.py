@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,6 +100,27 @@ def new_console() -> Any:
 
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=120)
+
+
+def print_table(
+    console: Any,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    bold: Sequence[int] = (),
+) -> None:
+    """Print a table of texts, the first column to the left and the others to the right; some rows are stressed."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, title=title or None, title_justify="left", title_style="bold")
+    for k, name in enumerate(head):
+        table.add_column(name, justify="right" if k else "left")
+    for k, row in enumerate(rows):
+        table.add_row(*map(Text, row), style="bold" if k in bold else "")
+    console.print(table)
 
 
 def refuse_others(context: typer.Context, used: Sequence[str], beside: str) -> None:

@@ -132,7 +132,7 @@ def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> No
 
 def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> Any:
     """Which rows are in the set of their query."""
-    from ..model_selection.stored_sets import StoredSets
+    from ..model_selection.conformal import StoredSets
 
     found = StoredSets.from_dict(saved.metadata.get("sets"))
     if found is None:

@@ -256,12 +256,13 @@ def _check_goal(found: Ratings, goal: str | None) -> None:
     """Refuse a goal that nothing could be planned for, before anything is written."""
     from ..errors import InputError
     from ..ratings.planning import read_goal
-    from ..ratings.summary import MOST_BATTLES, MOST_ITEMS, is_moderate
+    from ..ratings.ranks import MOST_COMPARED
+    from ..ratings.summary import MOST_BATTLES, is_moderate
 
     if goal is not None and not is_moderate(found):
         raise InputError(
-            f"Battles are planned for at most {MOST_ITEMS:,} items and {MOST_BATTLES:,} battles, so that {{argument}} "
-            f"would be ignored: found {len(found.items):,} items and {len(found.raw):,} battles",
+            f"Battles are planned for at most {MOST_COMPARED:,} items and {MOST_BATTLES:,} battles, so that "
+            f"{{argument}} would be ignored: found {len(found.items):,} items and {len(found.raw):,} battles",
             argument="goal",
         )
     read_goal(goal, found.items)

@@ -13,7 +13,16 @@ import typer
 
 from ..auto.training.options import KernelName
 from . import files
-from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .output import (
+    collected_warnings,
+    new_console,
+    print_json,
+    print_notes,
+    print_table,
+    progress,
+    refuse_both,
+    typed,
+)
 from .settings import LEARNING, JsonOption, QuietOption, SetOption, VerboseOption, read_settings
 
 SETTINGS = {
@@ -114,12 +123,11 @@ def _write(
     command: str,
 ) -> None:
     """The page is made before anything is written, so that a failure leaves nothing behind."""
-    from ..report.relation import to_dict
     from ..tables.atomic import write_whole
     from ..tables.models.files import save_model
 
     page = None if report is None else work.page(settings, command).encode()
-    save_model(model, output, metadata={**metadata, "settings": [to_dict(row) for row in settings]})
+    save_model(model, output, metadata={**metadata, "settings": [vars(row) for row in settings]})
     if report is not None and page is not None:
         write_whole(report, page)
 
@@ -127,13 +135,11 @@ def _write(
 def _as_object(
     work: _Relation, model: Any, settings: list[Any], notes: list[str], output: Path, report: Path | None
 ) -> dict[str, Any]:
-    from ..report.relation import to_dict
-
     return {
         "data": work.summary,
         "alpha": work.learned.alpha_,
         "hold_out": work.setting,
-        "settings": [to_dict(row) for row in settings],
+        "settings": [vars(row) for row in settings],
         "notes": notes,
         "model": str(output),
         "report": None if report is None else str(report),
@@ -362,20 +368,17 @@ def _median_gamma(X: Any) -> float:
 
 
 def _show(summary: str, settings: list[Any], notes: list[str], output: Path, report: Path | None) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = new_console()
     console.print(Text(summary, style="bold"))
-    table = Table(box=box.SIMPLE, title="Held-out predictions in four settings", title_justify="left")
-    table.add_column("what is new")
-    for name in ("concordance", "squared error", "best alpha"):
-        table.add_column(name, justify="right")
-    for row in settings:
-        style = "bold" if row.chosen else ""
-        table.add_row(row.new, f"{row.concordance:.4f}", f"{row.error:.4g}", f"{row.alpha:.3g}", style=style)
-    console.print(table)
+    print_table(
+        console,
+        ("what is new", "concordance", "squared error", "best alpha"),
+        [(one.new, f"{one.concordance:.4f}", f"{one.error:.4g}", f"{one.alpha:.3g}") for one in settings],
+        title="Held-out predictions in four settings",
+        bold=[k for k, one in enumerate(settings) if one.chosen],
+    )
     console.print(Text("The model was chosen for the setting in bold (--hold-out chooses another)."))
     print_notes(console, notes)
     console.print(Text(f"Wrote {output}" + ("" if report is None else f" and {report}") + "."))

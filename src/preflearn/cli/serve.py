@@ -75,7 +75,7 @@ def _scorer(path: Path, unreadable_as_missing: bool = False) -> Scorer:
     from dataclasses import replace
 
     from ..model_selection import ConformalRanker
-    from ..model_selection.stored_sets import StoredSets
+    from ..model_selection.conformal import StoredSets
     from ..tables.models.files import load_model, model_info
 
     found = load_model(path)

@@ -18,8 +18,13 @@ from ..comparisons import one_group
 from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
-from ..losses.order_design import OrderDesign, Statements
-from ..losses.order_program import OrderSolution, order_program_path, solve_order_program
+from ..losses.order_program import (
+    OrderDesign,
+    OrderSolution,
+    Statements,
+    order_program_path,
+    solve_order_program,
+)
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Comparable, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, read_folds

@@ -16,10 +16,6 @@ from scipy.special import expit, log_expit
 
 from ..comparisons.answers import AdjustedAnswers, Answers
 
-# Reliabilities are searched for between e^-4 and e^3.
-_LOWEST, _HIGHEST = -4.0, 3.0
-_GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-_SECTIONS = 32
 # From this many answers on, loading compiled loops is worth its time.
 _MANY = 100_000
 
@@ -128,14 +124,14 @@ def estimate_reliability(answers: Answers, mean: np.ndarray, variance: np.ndarra
         each = -(answers.share * log_expit(d) + (1.0 - answers.share) * log_expit(-d))
         return np.bincount(judges, answers.weight * each, n_judges) + 0.5 * log_r**2
 
-    # Golden-section search, for all judges at once.
-    low, high = np.full(n_judges, _LOWEST), np.full(n_judges, _HIGHEST)
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    # Golden-section search between e^-4 and e^3, for all judges at once.
+    low, high, golden = np.full(n_judges, -4.0), np.full(n_judges, 3.0), (np.sqrt(5.0) - 1.0) / 2.0
+    left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = surprise(left), surprise(right)
-    for _ in range(_SECTIONS):
+    for _ in range(32):
         down = at_left <= at_right
         low, high = np.where(down, low, left), np.where(down, right, high)
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        left, right = high - golden * (high - low), low + golden * (high - low)
         at_left, at_right = surprise(left), surprise(right)
     r = np.exp(0.5 * (low + high))
     totals = np.bincount(judges, answers.weight, n_judges)

@@ -22,7 +22,7 @@ from .by_query import Rows, check_options, check_rows, mean_or_refuse, over_quer
 from .registry import metric_entry
 
 # Above this grade the sum of the gains 2**y of a long list would overflow.
-_LARGEST_EXPONENT = 900.0
+LARGEST_EXPONENT = 900.0
 
 
 @metric_entry("ndcg", title="NDCG")
@@ -95,7 +95,7 @@ def ndcg(
     _refuse_negative(rows, "ndcg")
     gains = rows.y[:, 0]
     if gain == "exponential":
-        if gains.max() > _LARGEST_EXPONENT:
+        if gains.max() > LARGEST_EXPONENT:
             raise ValueError(
                 f'gain="exponential" is 2**y - 1: found y = {gains.max():g}, which is not a grade. '
                 'Use gain="linear" or grades such as 0 to 4.'

@@ -17,6 +17,7 @@ from ..comparisons.inputs import read_scores
 from ..kernels.functions import n_items
 from ..learners.base import RankerMixin
 from ..metrics.by_query import predict_scores
+from ..metrics.listwise import LARGEST_EXPONENT
 from ..numerics.namespace import as_host
 from ._calibration import (
     DISTANCES,
@@ -33,9 +34,6 @@ from ._calibration import (
 from ._held_out import HeldOut
 from ._learner import SearchingLearner, SelfValidatingLearner, SquaredLossLearner
 from ._refitting import fit_on_rows
-
-# Above this grade the sum of the gains of a long list would overflow, as in `preflearn.metrics.ndcg`.
-_LARGEST_GRADE = 900.0
 
 _FIGURES = ("rows", "spread of scores", "lead of the first")
 
@@ -399,7 +397,7 @@ class RiskControlledRanker(CalibratedRanker):
         if self.loss == "ndcg":
             if (y < 0).any():
                 raise ValueError("loss='ndcg' has gains 2^y - 1, which are not defined for negative y.")
-            if y.max() > _LARGEST_GRADE:
+            if y.max() > LARGEST_EXPONENT:
                 raise ValueError(
                     f"loss='ndcg' has gains 2^y - 1: found y = {y.max():g}, which is not a grade. Use grades such as "
                     "0 to 4, or loss='recall'."

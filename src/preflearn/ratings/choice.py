@@ -30,8 +30,6 @@ _MOST_HELD_OUT = 50_000
 _FORGOTTEN = 1.0 / 256.0
 # With more battles of the median item the candidates hardly differ.
 _PLENTY = 2000
-# Relative accuracy of the objective in fits that choose.
-_ROUGH = 1e-9
 
 
 def alpha_of(width: float) -> float:
@@ -90,7 +88,7 @@ def choose_alpha(battles: Battles) -> Strengths:
     path: list[Strengths] = []
     for width in widths:
         like = path[-1] if path else None
-        path.append(fit_strengths(training, alpha_of(width), like=like, tol=_ROUGH))
+        path.append(fit_strengths(training, alpha_of(width), like=like))
         p = leave_battle_out(path[-1]) if by_formula else _plain_probabilities(path[-1], test)
         losses.append(log_losses(p, test.share))
     chosen = path[_least_shrinkage(np.array(losses), test.weight, test.are_counts)]
@@ -148,7 +146,7 @@ def future_probabilities(
             assert test.time is not None
             training = decayed(training, half_life, float(test.time.min()))
             training = training.take(np.flatnonzero(training.weight > _FORGOTTEN * training.weight.max()))
-        strengths = fit_strengths(training, alpha, tol=_ROUGH)
+        strengths = fit_strengths(training, alpha)
         out.append(_plain_probabilities(strengths, test))
     return np.concatenate(out)
 

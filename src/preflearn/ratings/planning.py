@@ -90,15 +90,6 @@ def differences_of_goal(mean: np.ndarray, goal: int | tuple[int, int] | None) ->
     return np.stack([np.repeat(top, rest.size), np.tile(rest, top.size)], axis=1)
 
 
-def is_settled(
-    mean: np.ndarray, C: np.ndarray, goal: int | tuple[int, int] | None, threshold: float | np.ndarray
-) -> bool:
-    """Whether every difference of the goal exceeds the threshold times its standard error; there may be one a pair."""
-    a, b = differences_of_goal(mean, goal).T
-    least = np.broadcast_to(threshold, C.shape)[a, b] * standard_errors_of_differences(C)[a, b]
-    return bool((mean[a] - mean[b] > least).all())
-
-
 def battles_needed(
     mean: np.ndarray, C: np.ndarray, goal: int | tuple[int, int] | None, threshold: float | np.ndarray
 ) -> int | None:

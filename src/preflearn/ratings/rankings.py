@@ -23,7 +23,8 @@ from ..comparisons.answers import Answers
 from ..errors import InputError
 from ..losses.newton import ExactHessian, Features, PairObjective, minimise_logistic
 
-_MOST_ITEMS = 1500
+# Coordinates up to which a Hessian is factorised to find strengths.
+MOST_FACTORED = 1500
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,12 @@ class _Choices(PairObjective):
 
 
 def fit_rankings(
-    rankings: Rankings, weight: np.ndarray, n_items: int, alpha: float, start: np.ndarray | None, tol: float
+    rankings: Rankings, weight: np.ndarray, n_items: int, alpha: float, start: np.ndarray | None
 ) -> np.ndarray:
     """The strengths that minimise ℓ + alpha ‖f‖²."""
     objective = _Choices(rankings, weight, n_items)
     return minimise_logistic(
-        objective, alpha, tol=tol, start=start, preconditioner=ExactHessian(ChoiceLoss.hessian, alpha)
+        objective, alpha, start=start, preconditioner=ExactHessian(ChoiceLoss.hessian, alpha)
     ).weights.copy()
 
 
@@ -166,8 +167,8 @@ def read_rankings(table: Any, column: str) -> tuple[list[Hashable], np.ndarray, 
     tiers = [_read_tiers(value, row) for row, value in enumerate(_values(table, column))]
     names = {name for one in tiers for tier in one for name in tier}
     items = sorted(names, key=lambda name: (isinstance(name, str), name))  # type: ignore[arg-type]
-    if not 2 <= len(items) <= _MOST_ITEMS:
-        raise ValueError(f"Rankings must be of 2 to {_MOST_ITEMS:,} items: found {len(items):,}.")
+    if not 2 <= len(items) <= MOST_FACTORED:
+        raise ValueError(f"Rankings must be of 2 to {MOST_FACTORED:,} items: found {len(items):,}.")
     place = {item: k for k, item in enumerate(items)}
     members: list[int] = []
     starts, of_stage, pairs, of_pair = [], [], [], []

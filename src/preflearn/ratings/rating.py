@@ -16,13 +16,12 @@ from ..tables.encoding.frames import TEXT, read_table, refuse_repeated_columns
 from .battles import Battles, refuse_hopeless
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
+from .rankings import MOST_FACTORED
 from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, factorised, read_battles, read_numbers, read_ranked
 from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS, backend_of
-
-_MOST_ITEMS = 1500
 
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10
@@ -491,8 +490,8 @@ def _join_features(battles: Battles, features: Any, kernel: Any, item_offsets: f
         raise ValueError(
             f"{len(missing):,} items have battles and no features, such as {missing[0]!r}: add their rows."
         )
-    if len(names) > _MOST_ITEMS:
-        raise ValueError(f"Features are used for at most {_MOST_ITEMS:,} items: found {len(names):,}.")
+    if len(names) > MOST_FACTORED:
+        raise ValueError(f"Features are used for at most {MOST_FACTORED:,} items: found {len(names):,}.")
     items = [*battles.items, *(name for name in names if name not in set(battles.items))]
     X = X[[place[item] for item in items]]
     spread = X.std(axis=0)

@@ -44,23 +44,20 @@ from ..losses.logistic import LogisticLoss
 from ..losses.newton import ExactHessian, Features, PairObjective, minimise_logistic
 from ..numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
 from .battles import Battles
-from .rankings import ChoiceLoss, fit_rankings
+from .rankings import MOST_FACTORED, ChoiceLoss, fit_rankings
 from .ranks import MOST_INFORMATION, MOST_PRODUCTS, diagonal_information, information_of
 
 # The logistic function is closest to the normal distribution with this standard deviation.
 _LOGISTIC_WIDTH = 1.702
 # At least this share of the battles is taken as degrees of freedom of the noise.
 _LEAST_FREE = 0.1
-# Coordinates up to which a Hessian is factorised to find strengths, and up to which covariances are a dense matrix.
-_MOST_FACTORED = 1500
+# Coordinates up to which covariances are a dense matrix.
 MOST_DENSE = 3000
 # Prior standard deviation of a covariate's effect (a difference of one standard deviation) in units of that of a
 # strength.
 _EFFECT_WIDTH = 4.0
 # What stands for alpha = 0: the mean of all strengths needs some value.
 _NO_ALPHA = 1e-10
-# Numbers of a dense matrix of gradients, clusters times coordinates.
-_MOST_IN_GRADIENTS = 20_000_000
 # Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
 _SOLVED = 1e-5
 # Draws that are solved for together, and their relative residual.
@@ -225,7 +222,6 @@ def fit_strengths(
     *,
     start: np.ndarray | None = None,
     like: Strengths | None = None,
-    tol: float = 1e-14,
 ) -> Strengths:
     """Minimise the penalised log loss.
 
@@ -237,15 +233,13 @@ def fit_strengths(
     start : ndarray of shape (m + p,), optional
     like : Strengths, optional
         Of the same battles at another alpha: what was counted is used again, and its strengths are the start.
-    tol : float
-        Relative accuracy of the objective.
 
     Notes
     -----
     O(distinct pairs) for each product with the Hessian; with covariates O(battles).
     """
     if battles.rankings is not None:
-        return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta, tol)
+        return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta)
     if battles.margin is not None:
         return _fit_margins(battles, max(alpha, _NO_ALPHA))
     if like is not None:
@@ -257,7 +251,7 @@ def fit_strengths(
     if battles.similarity is not None:
         root = np.eye(answers.n_rows)
         root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
-    theta = minimise(answers, max(alpha, _NO_ALPHA), start, tol, root)
+    theta = minimise(answers, max(alpha, _NO_ALPHA), start, root)
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
 
@@ -284,11 +278,11 @@ class RankingStrengths(Strengths):
         return self.loss.informative_rows(self.battles.rankings.of_rankings(cluster))
 
 
-def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None, tol: float) -> RankingStrengths:
+def _fit_rankings(battles: Battles, alpha: float, start: np.ndarray | None) -> RankingStrengths:
     rankings = battles.rankings
     assert rankings is not None
     weight = rankings.of_rankings(battles.weight)
-    theta = fit_rankings(rankings, weight, battles.n_items, alpha, start, tol)
+    theta = fit_rankings(rankings, weight, battles.n_items, alpha, start)
     return RankingStrengths(battles, alpha, theta - theta.mean(), np.empty(0), battles.counted())
 
 
@@ -365,7 +359,7 @@ def _least_squares(battles: Battles, alpha: float) -> tuple[np.ndarray, float]:
 def _solver(
     counted: Answers, alpha: float, similarity: np.ndarray | None
 ) -> Callable[[np.ndarray], np.ndarray]:
-    if similarity is None and counted.n_rows > _MOST_FACTORED:
+    if similarity is None and counted.n_rows > MOST_FACTORED:
         posterior = _posterior_of_margins(counted, alpha, np.zeros(counted.n_rows))
         return lambda r: posterior.solve(r[:, None])[:, 0]
     H = counted.dense_hessian(_curvatures_of(counted))
@@ -383,13 +377,12 @@ def minimise(
     answers: Answers,
     alpha: float,
     start: np.ndarray | None = None,
-    tol: float = 1e-14,
     root: np.ndarray | None = None,
 ) -> np.ndarray:
     """θ by Newton's method; coordinates are the items and the covariates, or weights w with θ = root w."""
     size = answers.n_rows
     exact = None
-    if size <= _MOST_FACTORED:
+    if size <= MOST_FACTORED:
         exact = ExactHessian(lambda loss: _hessian_of(answers, loss.curvatures, root), alpha)
     if root is not None:
         objective: PairObjective = PairObjective(Features(root), answers)
@@ -398,7 +391,7 @@ def minimise(
         objective = _ManyItems(answers)
     else:
         objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
-    fit = minimise_logistic(objective, alpha, tol=tol, start=start, preconditioner=exact)
+    fit = minimise_logistic(objective, alpha, start=start, preconditioner=exact)
     if not fit.converged:
         warnings.warn(
             f"The ratings have not converged after {fit.n_iter} Newton steps: raise alpha.",
@@ -465,24 +458,17 @@ def sandwich(inverse: np.ndarray, g: Any, prior: np.ndarray) -> np.ndarray:
 
 
 def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
-    """g_c as rows, shape (G, m + p); sparse unless few enough."""
+    """g_c as rows, shape (G, m + p); sparse but for rankings."""
     if isinstance(strengths, RankingStrengths):
         assert strengths.battles.rankings is not None
         return strengths.loss.cluster_gradients(strengths.battles.rankings.of_rankings(cluster))
-    each, n_clusters, size = strengths.each, int(cluster.max()) + 1, strengths.theta.shape[0]
+    each, n_clusters = strengths.each, int(cluster.max()) + 1
     pulls = strengths.pulls()
     a, b = each.pairs.T
     effects = [
         np.bincount(cluster, pulls * z, n_clusters)
         for z in strengths.battles.covariates.T * strengths.scale[:, None]
     ]
-    if n_clusters * size <= _MOST_IN_GRADIENTS:
-        g = np.bincount(cluster * size + a, pulls, n_clusters * size)
-        g -= np.bincount(cluster * size + b, pulls, n_clusters * size)
-        g = g.reshape(n_clusters, size)
-        if effects:
-            g[:, strengths.battles.n_items :] = np.stack(effects, axis=1)
-        return g
     where = (np.concatenate([cluster, cluster]), np.concatenate([a, b]))
     shape = (n_clusters, strengths.battles.n_items)
     g = sp.csr_array(sp.coo_array((np.concatenate([pulls, -pulls]), where), shape=shape))

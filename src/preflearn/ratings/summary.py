@@ -16,13 +16,14 @@ from ..report.ratings import (
     shows_groups,
 )
 from ..shown_tables import ShownTable, markdown_text, visible
+from .ranks import MOST_COMPARED
 
 if TYPE_CHECKING:
     from .categories import CategoryRatings
     from .result import Ratings
 
-# Items and battles up to which everything is shown without being asked for.
-MOST_ITEMS, MOST_BATTLES = 1000, 300_000
+# Battles up to which everything is shown without being asked for, of items all pairs of which are compared.
+MOST_BATTLES = 300_000
 _MOST_JUDGES = 20
 _NEXT = 10
 _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
@@ -30,14 +31,14 @@ _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
 
 def is_moderate(ratings: Ratings) -> bool:
     """Whether held-out battles, judges and next battles take seconds rather than minutes."""
-    return len(ratings.items) <= MOST_ITEMS and len(ratings.raw) <= MOST_BATTLES
+    return len(ratings.items) <= MOST_COMPARED and len(ratings.raw) <= MOST_BATTLES
 
 
 def verdict(ratings: Ratings) -> str:
     """Which neighbours can be told apart, in a sentence or two."""
     board, n = ratings.columns, len(ratings.items)
     best = visible(board["item"][0])
-    if n > MOST_ITEMS:
+    if n > MOST_COMPARED:
         return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
     same = len(ratings.neighbours())
     others = sum(low == 1 for low in board["rank_lower"]) - 1
@@ -157,22 +158,14 @@ def _parts(ratings: Ratings) -> dict[str, Any]:
 
 def text_board(ratings: Ratings, n: int) -> str:
     """The board as text, the first n rows."""
-    board = ratings.columns
-    groups = shows_groups(board)
-    names = [visible(item) for item in board["item"][:n]]
-    width = min(40, max(4, *map(len, names)))
-    head = f"{'rank':>5}  {'item':<{width}} {'rating':>7} {'interval':>15} {'ranks':>12}{'  group' if groups else ''}"
-    lines = [f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles", head]
-    for name, row in zip(names, rows_of(board, n), strict=True):
-        interval, ranks = (f"{row[low]:.0f} to {row[high]:.0f}" for low, high in _INTERVALS)
-        letters = f"  {row['group']}" if groups else ""
-        lines.append(
-            f"{row['rank']:>5}  {name[:width]:<{width}} {row['rating']:>7.0f} {interval:>15} "
-            f"{ranks:>12}{letters}"
-        )
-    if len(board["item"]) > n:
-        lines.append(f"... and {len(board['item']) - n:,} more")
-    return "\n".join([*lines, verdict(ratings)])
+    table = shown_board(ratings, n)
+    width = min(40, max(len(row[1]) for row in table.rows))
+    lines = [
+        f"{rank:>5}  {name[:width]:<{width}} {rating:>7} {interval:>15} {ranks:>12}"
+        + "".join(f"  {letters}" for letters in group)
+        for rank, name, rating, interval, ranks, *group in table.rows
+    ]
+    return "\n".join([table.caption, *lines, *table.notes])
 
 
 def shown_board(ratings: Ratings, n: int) -> ShownTable:
@@ -246,7 +239,7 @@ def _months(ratings: Ratings) -> Any:
 def _meetings(ratings: Ratings) -> np.ndarray | None:
     """How often items met, in the order of the board."""
     n = len(ratings.items)
-    if n > MOST_ITEMS:
+    if n > MOST_COMPARED:
         return None
     order = np.argsort(np.argsort(-ratings.strengths.scores, kind="stable"))
     (a, b), counts = order[ratings.raw.pairs].T, np.zeros((n, n))

@@ -114,8 +114,3 @@ def _shrunk(values: np.ndarray) -> np.ndarray:
             total = np.add.reduceat(np.nan_to_num(values), starts, axis=axis)
             values = np.divide(total, known, out=np.full_like(total, np.nan), where=known > 0)
     return values
-
-
-def to_dict(row: SettingRow) -> dict[str, Any]:
-    """For JSON."""
-    return dict(vars(row))

@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -43,7 +43,6 @@ _FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 6, 300
 _MOST_PAIRS = 100_000
 # Distinct values with this many words on average are texts rather than names.
 _WORDS_OF_A_TEXT = 3
-_NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Standing:
 
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
         """95 % intervals of the scores."""
-        half = _NORMAL_95 * self.deviations
+        half = ndtri(0.975) * self.deviations
         return self.scores - half, self.scores + half
 
 

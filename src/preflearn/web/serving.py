@@ -37,7 +37,7 @@ from ..auto import AutoRanker
 from ..comparisons import one_group
 from ..metrics.by_query import wants_qid
 from ..model_selection.calibrated import query_figures
-from ..model_selection.stored_sets import LEAST_FOR_DRIFT, StoredSets
+from ..model_selection.conformal import LEAST_FOR_DRIFT, StoredSets
 from ..numerics.onnx_graph import ExportError
 from ..tables.encoding.frames import read_table
 from ..tables.encoding.values import is_missing

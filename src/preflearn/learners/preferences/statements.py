@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...comparisons.inputs import read_pairs, read_per_pair
-from ...losses.order_design import Statements
+from ...losses.order_program import Statements
 
 
 @dataclass(frozen=True, eq=False)
