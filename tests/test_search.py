@@ -204,8 +204,7 @@ def test_the_plot_marks_the_chosen_alpha():
     [{}, {"kernel": "rbf"}, {"cost": "unit"}, {"kernel": "rbf", "n_basis": 15, "random_state": 0}],
 )
 def test_permutations_as_outputs_equal_one_model_each(with_queries, options, monkeypatch):
-    monkeypatch.setattr("preflearn.model_selection.permutation._NUMBERS", 1)
-    monkeypatch.setattr("preflearn.model_selection.permutation._LEAST_OUTPUTS", 2)
+    monkeypatch.setattr("preflearn.model_selection.permutation._NUMBERS", 2 * 40)
     X, y, qid = make_data(40, queries=4)
     qid = qid if with_queries else None
     cv = None if with_queries else [np.arange(0, 20), np.arange(20, 40)]
@@ -278,8 +277,7 @@ def test_permutations_of_refitted_models_keep_groups_out():
 
 
 def test_permutations_go_on_where_the_kernel_values_have_too_few_digits(monkeypatch):
-    monkeypatch.setattr("preflearn.model_selection.permutation._NUMBERS", 1)
-    monkeypatch.setattr("preflearn.model_selection.permutation._LEAST_OUTPUTS", 8)
+    monkeypatch.setattr("preflearn.model_selection.permutation._NUMBERS", 8 * 60)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
     model = RankRLS(1e-9, kernel="rbf", gamma=0.05, n_basis=15, random_state=0)

@@ -392,7 +392,7 @@ class Problem:
         ]
         joined = outputs[0] if len(outputs) == 1 else [np.concatenate(one, axis=2) for one in zip(*outputs)]
         found = folds.of_tests(joined, self.n_rows)
-        return self._tied(found, folds.tests, alphas) if self.to_compare else found
+        return self._tied(found, folds.tests, alphas) if self.to_compare else self._alike(found, folds.tests)
 
     def in_order(
         self, predictions: list[np.ndarray], folds: Folds, alphas: Sequence[float], *, pooled: bool
@@ -409,7 +409,8 @@ class Problem:
         self, predictions: list[np.ndarray], tests: list[np.ndarray], alphas: Sequence[float]
     ) -> list[np.ndarray]:
         """Give equal rows of a fold equal predictions, and remove differences that are rounding."""
-        rows, f = np.concatenate(tests), np.concatenate(predictions, axis=1)
+        found = self._alike(predictions, tests)
+        f = np.concatenate(found, axis=1)
         steps = _LAST_BITS * np.maximum(f.max(axis=1), -f.min(axis=1))  # (a, v)
         terms = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if terms:
@@ -417,15 +418,17 @@ class Problem:
                 [relative_rounding(max(terms), alpha) for alpha in alphas], np.ptp(self.scores, axis=0)
             )
         steps = np.where(steps > 0, steps, 1.0)[:, None, :]
-        sizes = [test.shape[0] for test in tests]
-        if (self.twins != np.arange(self.n_rows)).any():
-            keys = np.repeat(np.arange(len(tests)), sizes) * self.n_rows + self.twins[rows]
-            first, twin = np.unique(keys, return_index=True, return_inverse=True)[1:]
-            f = f[:, first[twin]]
-        f /= steps
-        np.rint(f, out=f)
-        f *= steps
-        return np.split(f, np.cumsum(sizes)[:-1], axis=1)
+        return [np.rint(one / steps) * steps for one in found]
+
+    def _alike(self, predictions: list[np.ndarray], tests: list[np.ndarray]) -> list[np.ndarray]:
+        """The same predictions for equal rows of a fold, which products of matrices may round differently."""
+        if (self.twins == np.arange(self.n_rows)).all():
+            return predictions
+        return [
+            found[:, first[twin]]
+            for found, test in zip(predictions, tests, strict=True)
+            for _, first, twin in [np.unique(self.twins[test], return_index=True, return_inverse=True)]
+        ]
 
     def predict_task(
         self, task: Comparisons, routine: HoldOut | None, folds, alphas, on_fold=None
