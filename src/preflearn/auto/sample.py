@@ -444,28 +444,33 @@ def is_complete(rows: np.ndarray) -> bool:
         return bool(np.isfinite(rows.sum())) or bool(np.isfinite(rows).all())
 
 
+def _is_mapping(rows: Any) -> bool:
+    """Whether rows are columns by name; sparse matrices of keys (DOK) are mappings, too, but of places."""
+    return isinstance(rows, Mapping) and not sp.issparse(rows)
+
+
 def n_rows(rows: Any) -> int:
     """The number of rows."""
-    if isinstance(rows, Mapping):
+    if _is_mapping(rows):
         return len(next(iter(rows.values()), ()))
     return rows.shape[0] if hasattr(rows, "shape") else len(rows)
 
 
 def n_columns(rows: Any) -> int:
     """The number of columns."""
-    return len(rows) if isinstance(rows, dict) else rows.shape[1]
+    return len(rows) if _is_mapping(rows) else rows.shape[1]
 
 
 def names_of(rows: Any) -> list[Any] | None:
     """The names of the columns, if they have names."""
-    if isinstance(rows, dict):
+    if _is_mapping(rows):
         return list(rows)
     return list(rows.columns) if hasattr(rows, "columns") else None
 
 
 def take(rows: Any, places: np.ndarray) -> Any:
     """Some rows, in this order."""
-    if isinstance(rows, Mapping):
+    if _is_mapping(rows):
         return {name: _column(values)[places] for name, values in rows.items()}
     if isinstance(rows, np.ndarray):
         return rows[places]
