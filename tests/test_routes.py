@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from preflearn import RankRLS, RankRLSCV
-from preflearn.kernels import blocks as sparse
+from preflearn.kernels import rows as sparse
 from preflearn.model_selection import HeldOut, cross_val_predict
 from preflearn.model_selection._problem import Problem
 from preflearn.numerics import memory

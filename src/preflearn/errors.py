@@ -181,7 +181,7 @@ def _listed(texts: Sequence[str], together: bool = False) -> str:
 class SplitQueryError(ValueError):
     """Rows of one query came in two parts, and pairs between the parts would be missing."""
 
-    def __init__(self, key: int):
+    def __init__(self, key: int) -> None:
         super().__init__(
             f"Rows of one query are in two chunks or partitions (label {key}, or a text with this hash): the pairs "
             "between them would be missing. Sort the rows by query and read them with preflearn.io.iter_ranking, or "
@@ -189,5 +189,5 @@ class SplitQueryError(ValueError):
         )
         self.key = key
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (self.key,)

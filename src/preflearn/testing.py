@@ -197,7 +197,7 @@ def _check_capabilities(comparisons: Comparisons, L: np.ndarray, tolerance: dict
             _check_refused(lambda part=part: comparisons.drop(part), ValueError, "whole queries")  # type: ignore[misc]
 
 
-def _check_half(comparisons, L, b, tolerance):
+def _check_half(comparisons: Any, L: Any, b: Any, tolerance: Any) -> None:
     m = L.shape[0]
     S = comparisons.half(np.eye(m))
     np.testing.assert_allclose(S, S.T, **tolerance)
@@ -255,7 +255,7 @@ def check_drop(comparisons: Comparisons, rows: np.ndarray) -> None:
         _check_half_drop(comparisons, rows, expected_L, expected_b, size)
 
 
-def _check_half_drop(comparisons, rows, expected_L, expected_b, size):
+def _check_half_drop(comparisons: Any, rows: Any, expected_L: Any, expected_b: Any, size: Any) -> None:
     """The same through the symmetric half."""
     m = comparisons.n_rows
     removal = comparisons.drop_half(rows)

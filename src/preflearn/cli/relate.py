@@ -158,7 +158,7 @@ class _Relation:
         setting: str,
         drop: tuple[str, ...] = (),
         duplicates: str = "refuse",
-    ):
+    ) -> None:
         import numpy as np
 
         from ..tables.preferences import read_relation

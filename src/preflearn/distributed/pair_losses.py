@@ -77,7 +77,7 @@ class PartObjective:
         self._sample: RowSample | None = None
         self._lock = threading.RLock()  # the pairs share one workspace
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return PartObjective, self._arguments
 
     def __sizeof__(self) -> int:
@@ -282,7 +282,7 @@ def _objective(
     return DistributedObjective(objectives, shape, summary.size, split_every), summary
 
 
-def _build(number: int, shared: tuple[Any, NystromMap | None], X: Any, y: Any, qid: Any, output: int):
+def _build(number: int, shared: tuple[Any, NystromMap | None], X: Any, y: Any, qid: Any, output: int) -> Any:
     """The objective of a partition and the keys of its queries; None for an empty one."""
     model, feature_map = shared
     rows = read_part(number, clone(model), X, y, qid)

@@ -192,7 +192,7 @@ def _score(
 
 def _tally(
     number: int, shared: tuple[Recipe, Any, FoldModels], measure: RankingScorer, X: Any, y: Any, qid: Any
-):
+) -> Any:
     recipe, model, models = shared
     rows = read_part(number, clone(model), X, y, qid)
     if rows is None:

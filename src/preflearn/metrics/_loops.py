@@ -55,7 +55,7 @@ def _sort_rows(
     key_spare: np.ndarray,
     y_spare: np.ndarray,
     w_spare: np.ndarray,
-) -> tuple:
+) -> tuple[np.ndarray, ...]:
     """Sort rows by (key, y) ascending. Gives (key, y, w) sorted and the spare (y, w); merges swap their roles."""
     n = key.shape[0]
     for low in range(0, n, _RUN):
@@ -89,7 +89,7 @@ def _sort_rows(
 @compiled
 def _sort_counting_inversions(
     y: np.ndarray, w: np.ndarray, y_spare: np.ndarray, w_spare: np.ndarray
-) -> tuple:
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Sort (y, w) by y ascending; also Σ w_i w_j over the pairs i before j with y_i > y_j."""
     n = y.shape[0]
     inversions = 0.0

@@ -211,7 +211,7 @@ def _joined_codes(one: Any, other: Any) -> Any:
 
 def sorted_labels(labels: Iterable[Hashable]) -> list[Hashable]:
     """Numbers before texts."""
-    return sorted(labels, key=lambda label: (isinstance(label, str), label))  # type: ignore[arg-type, return-value]
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
 def refuse_hopeless(battles: Battles) -> None:

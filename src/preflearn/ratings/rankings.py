@@ -81,7 +81,7 @@ class ChoiceLoss:
     f : ndarray of shape (m,)
     """
 
-    def __init__(self, rankings: Rankings, weight: np.ndarray, f: np.ndarray):
+    def __init__(self, rankings: Rankings, weight: np.ndarray, f: np.ndarray) -> None:
         self._rankings, starts, members = rankings, rankings.starts, rankings.members
         self._stage = np.repeat(np.arange(starts.size), np.diff(np.append(starts, members.size)))
         self._w = weight[rankings.ranking]
@@ -137,7 +137,7 @@ class ChoiceLoss:
 class _Choices(PairObjective):
     """Choices as Newton's method sees them."""
 
-    def __init__(self, rankings: Rankings, weight: np.ndarray, n_items: int):
+    def __init__(self, rankings: Rankings, weight: np.ndarray, n_items: int) -> None:
         super().__init__(
             Features(sp.eye_array(n_items, format="csr")),
             Answers.read(n_items, np.empty((0, 2), dtype=np.int64)),
@@ -166,7 +166,7 @@ def read_rankings(table: Any, column: str) -> tuple[list[Hashable], np.ndarray, 
     """
     tiers = [_read_tiers(value, row) for row, value in enumerate(_values(table, column))]
     names = {name for one in tiers for tier in one for name in tier}
-    items = sorted(names, key=lambda name: (isinstance(name, str), name))  # type: ignore[arg-type]
+    items = sorted(names, key=lambda name: (isinstance(name, str), name))
     if not 2 <= len(items) <= MOST_FACTORED:
         raise ValueError(f"Rankings must be of 2 to {MOST_FACTORED:,} items: found {len(items):,}.")
     place = {item: k for k, item in enumerate(items)}

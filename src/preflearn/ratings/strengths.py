@@ -67,7 +67,7 @@ _DRAWN_TOGETHER, _ROUGHLY_SOLVED = 32, 3e-3
 class _ManyItems(PairObjective):
     """Distinct pairs of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
 
-    def __init__(self, answers: Answers):
+    def __init__(self, answers: Answers) -> None:
         super().__init__(Features(sp.eye_array(answers.n_rows, format="csr")), answers)
         a, b = answers.pairs.T
         which = np.arange(answers.n_pairs)
@@ -81,7 +81,7 @@ class _ManyItems(PairObjective):
 class _SparseLoss(LogisticLoss):
     """The loss with its Hessian D - W, W the curvatures of distinct pairs."""
 
-    def __init__(self, answers: Answers, f: np.ndarray, pattern: sp.csr_array):
+    def __init__(self, answers: Answers, f: np.ndarray, pattern: sp.csr_array) -> None:
         super().__init__(answers, f)
         self._pattern = pattern
 

@@ -19,7 +19,7 @@ class _Display:
     ax_: Any
     figure_: Any
 
-    def plot(self, ax=None) -> Self:
+    def plot(self, ax: Any = None) -> Self:
         """Draw the display.
 
         Parameters
@@ -72,7 +72,9 @@ class AlphaPathDisplay(_Display):
     True
     """
 
-    def __init__(self, alphas, scores, chosen, *, errors=None, score_name="concordance") -> None:
+    def __init__(
+        self, alphas: Any, scores: Any, chosen: Any, *, errors: Any = None, score_name: Any = "concordance"
+    ) -> None:
         order = np.argsort(np.asarray(alphas, dtype=float))
         self.alphas = np.asarray(alphas, dtype=float)[order]
         self.scores = np.asarray(scores, dtype=float)[order]
@@ -81,7 +83,7 @@ class AlphaPathDisplay(_Display):
         self.score_name = score_name
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, **options) -> AlphaPathDisplay:
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **options: Any) -> AlphaPathDisplay:
         """Draw the path of a fitted search (`RankRLSCV`, `RLSCV`, `RankSVMCV`), or a pipeline that ends with one.
 
         Parameters
@@ -147,12 +149,12 @@ class SetSizeDisplay(_Display):
     True
     """
 
-    def __init__(self, coverages, sizes, *, coverage, size, items) -> None:
+    def __init__(self, coverages: Any, sizes: Any, *, coverage: Any, size: Any, items: Any) -> None:
         self.coverages, self.sizes = np.asarray(coverages, dtype=float), np.asarray(sizes, dtype=float)
         self.coverage, self.size, self.items = float(coverage), float(size), float(items)
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None) -> SetSizeDisplay:
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> SetSizeDisplay:
         """Of a fitted `preflearn.model_selection.ConformalRanker`.
 
         Parameters
@@ -206,7 +208,15 @@ class LearningCurveDisplay(_Display):
     (3,)
     """
 
-    def __init__(self, n_queries, scores, errors=None, *, score_name="held-out concordance", extension=None):
+    def __init__(
+        self,
+        n_queries: Any,
+        scores: Any,
+        errors: Any = None,
+        *,
+        score_name: Any = "held-out concordance",
+        extension: Any = None,
+    ) -> None:
         self.n_queries = np.asarray(n_queries)
         self.scores = np.asarray(scores, dtype=float)
         self.errors = None if errors is None else np.asarray(errors, dtype=float)
@@ -214,7 +224,7 @@ class LearningCurveDisplay(_Display):
         self.extension = extension
 
     @classmethod
-    def from_curve(cls, curve, *, ax=None) -> LearningCurveDisplay:
+    def from_curve(cls, curve: Any, *, ax: Any = None) -> LearningCurveDisplay:
         """Draw what `preflearn.model_selection.learning_curve` measured, and what ten times as many queries would give.
 
         Parameters
@@ -277,14 +287,14 @@ class CalibrationDisplay(_Display):
     0.15
     """
 
-    def __init__(self, confidence, won, weight, error) -> None:
+    def __init__(self, confidence: Any, won: Any, weight: Any, error: Any) -> None:
         self.confidence = np.asarray(confidence, dtype=float)
         self.won = np.asarray(won, dtype=float)
         self.weight = np.asarray(weight, dtype=float)
         self.error = float(error)
 
     @classmethod
-    def from_calibration(cls, calibration, *, ax=None) -> CalibrationDisplay:
+    def from_calibration(cls, calibration: Any, *, ax: Any = None) -> CalibrationDisplay:
         """Draw what `preflearn.metrics.calibration_of_preferences` found.
 
         Parameters
@@ -305,7 +315,9 @@ class CalibrationDisplay(_Display):
         ).plot(ax)
 
     @classmethod
-    def from_predictions(cls, probability, outcome=None, *, ax=None, **options) -> CalibrationDisplay:
+    def from_predictions(
+        cls, probability: Any, outcome: Any = None, *, ax: Any = None, **options: Any
+    ) -> CalibrationDisplay:
         """Draw the diagram of predicted probabilities.
 
         Parameters
@@ -360,7 +372,14 @@ class QueryScoresDisplay(_Display):
     """
 
     def __init__(
-        self, labels, values, *, metric_name="concordance", chance=0.5, interval=None, unit="queries"
+        self,
+        labels: Any,
+        values: Any,
+        *,
+        metric_name: Any = "concordance",
+        chance: Any = 0.5,
+        interval: Any = None,
+        unit: Any = "queries",
     ) -> None:
         values = np.asarray(values, dtype=float)
         defined = np.flatnonzero(~np.isnan(values))
@@ -375,7 +394,7 @@ class QueryScoresDisplay(_Display):
 
     @classmethod
     def from_predictions(
-        cls, y, scores, qid, *, metric="concordance", ax=None, **options
+        cls, y: Any, scores: Any, qid: Any, *, metric: Any = "concordance", ax: Any = None, **options: Any
     ) -> QueryScoresDisplay:
         """Draw the metric of scores and what is known about the rows.
 
@@ -401,7 +420,7 @@ class QueryScoresDisplay(_Display):
         return cls(found.labels, found.values, metric_name=metric, **{"chance": chance, **options}).plot(ax)
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, qid, **options) -> QueryScoresDisplay:
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, qid: Any, **options: Any) -> QueryScoresDisplay:
         """Draw the metric of a fitted ranker on rows that it was not trained on.
 
         Parameters
@@ -419,7 +438,7 @@ class QueryScoresDisplay(_Display):
 
         return cls.from_predictions(y, predict_scores(estimator, X, qid), qid, **options)
 
-    def plot(self, ax=None, *, n_named=1) -> Self:
+    def plot(self, ax: Any = None, *, n_named: Any = 1) -> Self:
         """Draw the display.
 
         Parameters
@@ -473,12 +492,12 @@ class QueryRocDisplay(_Display):
     (0.5, 2)
     """
 
-    def __init__(self, fpr, tpr, auc, n_queries=1) -> None:
+    def __init__(self, fpr: Any, tpr: Any, auc: Any, n_queries: Any = 1) -> None:
         self.fpr, self.tpr = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
         self.auc, self.n_queries = float(auc), int(n_queries)
 
     @classmethod
-    def from_predictions(cls, y, scores, qid=None, *, ax=None) -> QueryRocDisplay:
+    def from_predictions(cls, y: Any, scores: Any, qid: Any = None, *, ax: Any = None) -> QueryRocDisplay:
         """Draw the curve of scores and classes.
 
         Parameters
@@ -495,7 +514,7 @@ class QueryRocDisplay(_Display):
         return cls.of_predictions(y, scores, qid).plot(ax)
 
     @classmethod
-    def of_predictions(cls, y, scores, qid=None) -> QueryRocDisplay:
+    def of_predictions(cls, y: Any, scores: Any, qid: Any = None) -> QueryRocDisplay:
         """The curve of scores and classes, not drawn yet.
 
         Parameters
@@ -571,7 +590,9 @@ class CoefficientsDisplay(_Display):
     ['price', 'rating']
     """
 
-    def __init__(self, names: Sequence[str], values, *, xlabel="coefficient", errors=None) -> None:
+    def __init__(
+        self, names: Sequence[str], values: Any, *, xlabel: Any = "coefficient", errors: Any = None
+    ) -> None:
         values = np.asarray(values, dtype=float)
         if values.shape != (len(names),):
             raise ValueError(
@@ -585,7 +606,13 @@ class CoefficientsDisplay(_Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator, *, feature_names=None, ax=None, n_features=15, **options
+        cls,
+        estimator: Any,
+        *,
+        feature_names: Any = None,
+        ax: Any = None,
+        n_features: Any = 15,
+        **options: Any,
     ) -> CoefficientsDisplay:
         """Draw the coefficients of a fitted linear model, or a pipeline of scalers that ends with one.
 
@@ -616,7 +643,7 @@ class CoefficientsDisplay(_Display):
             feature_names = getattr(estimator, "feature_names_in_", np.arange(len(coef)))
         return cls([str(name) for name in feature_names], coef, **options).plot(ax, n_features=n_features)
 
-    def plot(self, ax=None, *, n_features=15) -> Self:
+    def plot(self, ax: Any = None, *, n_features: Any = 15) -> Self:
         """Draw the display.
 
         Parameters

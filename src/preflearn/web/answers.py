@@ -102,7 +102,7 @@ class Journal:
         If another process holds the file, or a line other than the last is damaged.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.notes: list[str] = []
         if not path.parent.is_dir():

@@ -92,7 +92,7 @@ class Learner:
         If the goal is none of these.
     """
 
-    def __init__(self, items: Items, goal: str | None = None):
+    def __init__(self, items: Items, goal: str | None = None) -> None:
         self.items = items
         self._wanted = _named_goal(goal, items.names)
         self.goal = read_goal(self._wanted, len(items))
@@ -298,7 +298,7 @@ class RemoteLearner:
     would do the same work, but its worker outlives a server that is killed; here the end of the pipe ends the process.
     """
 
-    def __init__(self, items: Items, goal: str | None = None):
+    def __init__(self, items: Items, goal: str | None = None) -> None:
         self._arguments = (items, goal)
         self._process: BaseProcess | None = None
         self._pipe: Connection | None = None

@@ -28,7 +28,7 @@ class RefusedError(ValueError):
         Of the HTTP response.
     """
 
-    def __init__(self, message: str, status: int = 400):
+    def __init__(self, message: str, status: int = 400) -> None:
         # Half a character (a lone surrogate) cannot be sent back as it came.
         super().__init__(message.encode("utf-8", "backslashreplace").decode())
         self.status = status

@@ -100,7 +100,7 @@ def _outside(family: int) -> str | None:
 class _Transport:
     """A transport that asks its connection when it is told to close."""
 
-    def __init__(self, transport: Any, closing: Callable[[Any], None]):
+    def __init__(self, transport: Any, closing: Callable[[Any], None]) -> None:
         self._transport, self._closing = transport, closing
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class Server(uvicorn.Server):
         With its limits as class attributes.
     """
 
-    def __init__(self, app: Any, ready: Callable[[], None], connection: type = Connection):
+    def __init__(self, app: Any, ready: Callable[[], None], connection: type = Connection) -> None:
         super().__init__(
             uvicorn.Config(
                 app,

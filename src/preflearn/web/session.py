@@ -103,7 +103,9 @@ class Session:
         If the journal is about other items.
     """
 
-    def __init__(self, items: Items, journal: Journal, *, goal: str | None = None, seed: int | None = None):
+    def __init__(
+        self, items: Items, journal: Journal, *, goal: str | None = None, seed: int | None = None
+    ) -> None:
         self.items = items
         self.journal = journal
         self.goal = goal
