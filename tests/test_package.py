@@ -357,6 +357,8 @@ def test_changelog_knows_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## \[(.+?)\]", changelog, flags=re.MULTILINE)
     assert headings and headings[0] in ("Unreleased", preflearn.__version__)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {preflearn.__version__}\n" in citation
 
 
 def test_changes_are_files_that_a_release_puts_together() -> None:

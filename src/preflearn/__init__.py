@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._moved import MOVED, moved_module
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Where each public name lives.
 _HOMES = {

@@ -3,4 +3,4 @@
 The published experiments are the package `preflearn_experiments` beside this one.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
