@@ -93,9 +93,9 @@ class AlphaSearch(KernelModel, SearchingLearner):
         return held, found
 
     def _search_rows(
-        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None
+        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None, event: Any = None
     ) -> tuple[HeldOut, SearchScores]:
-        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight}
+        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight, "event": event}
 
         def hold_out(learner: Any) -> HeldOut:
             return HeldOut(learner, X, y, **options, verbose=self.verbose)
@@ -229,12 +229,14 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self.kernel_grid, self.cost, self.ties, self.weighting = kernel_grid, cost, ties, weighting
         self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
-    def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
+    __metadata_request__fit = {"qid": True, "event": True}
+
+    def fit(self, X, y, *, qid=None, groups=None, event=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters
         ----------
-        X, y, qid : as in RankRLS.fit
+        X, y, qid, event : as in RankRLS.fit
         groups : array-like of shape (m,), optional
             Rows that share a group are never split between training and test.
         sample_weight : as in RankRLS.fit
@@ -244,8 +246,8 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         -------
         self
         """
-        held, _ = self._search_rows(X, y, qid, groups, sample_weight)
-        self._train_chosen(held, X, y, qid=qid, sample_weight=sample_weight)
+        held, _ = self._search_rows(X, y, qid, groups, sample_weight, event)
+        self._train_chosen(held, X, y, qid=qid, event=event, sample_weight=sample_weight)
         return self
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:

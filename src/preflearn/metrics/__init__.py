@@ -6,7 +6,13 @@ Every metric is called as ``metric(y, scores, qid)``: a value per query, then th
 from .by_query import PerQuery
 from .calibration import PreferenceCalibration, calibration_of_preferences
 
-from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
+from .pairwise import (  # isort: skip (their names come first)
+    auc,
+    concordance,
+    disagreement_error,
+    kendall_tau,
+    time_dependent_auc,
+)
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
 from .registry import RankingScorer, get_scorer, register_metric
 
@@ -39,4 +45,5 @@ __all__ = [
     "precision_at",
     "reciprocal_rank",
     "register_metric",
+    "time_dependent_auc",
 ]

@@ -31,25 +31,25 @@ from ..squared.representations.base import PreferenceRoutine
 from ._choice import BLIND_GRID, Comparable, Scoring, auto_grid, read_grid, read_scoring, rounding_of
 from ._folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner
-from ._pair_holdout import untied_pairs
+from ._pair_holdout import pairs_to_order
 from ._problem import Problem, has_closed_form
 from ._refitting import PathProblem, RefittedProblem, with_alpha
 from ._tally import PairTally, share_in_order
 
 
 def read_problem(
-    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None
+    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, event: Any = None
 ) -> Problem | PathProblem | RefittedProblem:
     """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out."""
     if has_closed_form(estimator):
-        return Problem.read(clone(estimator), X, y, qid, sample_weight)
+        return Problem.read(clone(estimator), X, y, qid, sample_weight, event)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
-        return PathProblem(estimator, X, y, qid, sample_weight)
+        return PathProblem(estimator, X, y, qid, sample_weight, event)
     if sample_weight is not None:
         raise ValueError(
             f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
-    return RefittedProblem(estimator, X, y, qid)
+    return RefittedProblem(estimator, X, y, qid, event)
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,9 @@ class HeldOut:
         with it.
     sample_weight : array-like of shape (m,), optional
         Weights of the rows in training, as in the fit of `RLS`, `RankRLS` and `RankSVM`; scores do not use them.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`; the concordance is then the C-index. A structured y
+        holds both.
     verbose : int, default=0
         Count the folds on standard error.
 
@@ -118,9 +121,11 @@ class HeldOut:
     array([1. , 0.9])
     """
 
-    def __init__(self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, verbose=0) -> None:
+    def __init__(
+        self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, event=None, verbose=0
+    ) -> None:
         self.estimator = estimator
-        self.problem = read_problem(estimator, X, y, qid, sample_weight)
+        self.problem = read_problem(estimator, X, y, qid, sample_weight, event)
         self.verbose = verbose
         self._X, self._qid, self._groups = X, qid, groups
 
@@ -227,7 +232,7 @@ class HeldOut:
         to_score = predictions
         if measure.compares_rows:
             to_score = self.problem.in_order(predictions, folds, grid, pooled=pooled)
-        scores = comparable.score(measure, self.problem.scores, to_score)
+        scores = comparable.score(measure, self._truth, to_score)
         return SearchScores(grid, scores, folds, predictions)
 
     def collect(self, found: SearchScores) -> Any:
@@ -243,7 +248,7 @@ class HeldOut:
         ----------
         alphas : as in predict
         pairs : int array of shape (p, 2), optional
-            All pairs i < j with different y by default.
+            All pairs i < j with different y by default; with censored times, those of which one outlived the other.
 
         Returns
         -------
@@ -255,9 +260,9 @@ class HeldOut:
         All pairs cost O(m²) for an alpha, besides one factorisation for all of them and, with the full kernel, a
         product of an m × m matrix with itself for each.
         """
-        y = self._one_score()
+        self._one_score()
         alphas = self._grid_for_pairs(alphas)
-        pairs = untied_pairs(y) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
+        pairs = pairs_to_order(self.problem) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
         found = self.problem.predict_pairs(pairs, alphas, self._groups, self.verbose)
         return self.problem.at_home(pairs), self.problem.at_home(found)
 
@@ -381,13 +386,20 @@ class HeldOut:
             within = encode_queries(self._queries.codes[test], test.shape[0])
             for k, f in enumerate(predictions):
                 with contextlib.suppress(ValueError):
-                    values[k, number] = measure.measure(self.problem.scores[test], f, within)
+                    values[k, number] = measure.measure(self._truth[test], f, within)
         return values
 
     def _scoring(self, scoring: Any) -> Scoring:
-        return read_scoring(scoring, "r2" if is_regressor(self.estimator) else "concordance")
+        found = read_scoring(scoring, "r2" if is_regressor(self.estimator) else "concordance")
+        return found if self.problem.events is None else found.of_times()
 
-    def _one_score(self) -> np.ndarray:
+    @property
+    def _truth(self) -> np.ndarray:
+        """What predictions are scored by: y, and where it holds censored times a second column, the events."""
+        scores, events = self.problem.scores, self.problem.events
+        return scores if events is None else np.column_stack([scores, events])
+
+    def _one_score(self) -> None:
         scores = self.problem.scores
         if scores.shape[1] != 1:
             raise ValueError(
@@ -399,7 +411,6 @@ class HeldOut:
             raise ValueError(
                 f"leave_pair_out needs at least four rows, two to hold out and two to train on: found {self.n_rows}."
             )
-        return scores[:, 0]
 
 
 def read_pair_scoring(scoring: Any) -> float:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..comparisons import Comparisons, encode_queries
+from ..comparisons.censored import lived_longer
+from ..comparisons.inputs import NOBODY_OUTLIVED
 from ..progress import Counter
 from ..squared.holdout.base import HoldOut, intercept_of_rest
 from ..squared.holdout.feature import FeatureHoldOut
@@ -53,11 +55,11 @@ def tally_all_pairs(
 
     ``problem`` predicts what is to be compared.
     """
-    y = problem.scores[:, 0]
+    y = order_of_rows(problem)
     tallies = []
     for alpha, system in zip(alphas, _closed_forms(problem, alphas, groups), strict=True):
         if system is None:
-            pairs = untied_pairs(y)
+            pairs = pairs_to_order(problem)
             tallies.append(tally_pairs(y, pairs, _predictions(problem, pairs, alpha, None, groups, verbose)))
             continue
         counts = system.counts(
@@ -68,6 +70,24 @@ def tally_all_pairs(
         )
         tallies.append(_tally(counts))
     return tallies
+
+
+def order_of_rows(problem: Any) -> np.ndarray:
+    """Numbers that say which of two compared rows is the better one, shape (m,): y, or who lived longer."""
+    scores, events = problem.scores[:, 0], problem.events
+    return scores if events is None else lived_longer(scores, events).astype(float)
+
+
+def pairs_to_order(problem: Any) -> np.ndarray:
+    """All pairs i < j of rows of which it is known which one is better, shape (p, 2)."""
+    order, events = order_of_rows(problem), problem.events
+    pairs = untied_pairs(order)
+    if events is None:
+        return pairs
+    first = np.where(order[pairs[:, 0]] < order[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
+    if not events[first].any():
+        raise ValueError(NOBODY_OUTLIVED)
+    return pairs[events[first]]
 
 
 def untied_pairs(y: np.ndarray) -> np.ndarray:
@@ -160,7 +180,8 @@ def _tied(problem: Problem, f: np.ndarray, pairs: np.ndarray, size: float, alpha
     if not problem.to_compare:
         return f
     f = tie_twins(f, problem.twins[pairs])
-    close = np.abs(f[:, 0] - f[:, 1]) <= rounding_of(problem.scores, size, alpha)
+    spread = problem.scores if problem.events is None else np.array([0.0, 1.0])
+    close = np.abs(f[:, 0] - f[:, 1]) <= rounding_of(spread, size, alpha)
     f[close] = f[close].mean(axis=1, keepdims=True)
     return f
 
