@@ -263,7 +263,7 @@ class _Data:
         if values.shape[0] > 2:
             return self.owners is None or self.owners.n_groups >= 4
         if self.owners is None:
-            return min(np.bincount(self.classes)) >= 2
+            return bool(np.bincount(self.classes).min() >= 2)
         low, high = (set(self.owners.codes[self.classes == k].tolist()) for k in (0, 1))
         return all(
             len(own) > 2 or (len(own) == 2 and not own & other) for own, other in ((low, high), (high, low))
