@@ -316,7 +316,7 @@ def register_metric(
     Parameters
     ----------
     name : str
-        For ``scoring``; an error (``higher_is_better=False``) is negated there and called "neg_" and its name.
+        For ``scoring``; an error (``higher_is_better=False``) is negated there, and its name begins with ``neg_``.
     higher_is_better : bool, default=True
     title : str, optional
         For reports; the name by default.

@@ -500,7 +500,7 @@ class Problem:
     def predict_pairs(
         self, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
     ) -> np.ndarray:
-        """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2)."""
+        """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2, v)."""
         return predict_pairs(self, pairs, alphas, groups, verbose)
 
     def tally_pairs(self, alphas: Sequence[float], groups: Any, verbose: int) -> list[PairTally]:
