@@ -496,7 +496,8 @@ class RankerMixin:
                 UserWarning,
                 stacklevel=2,
             )
-        return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
+        scores = as_host(self._scores_in_queries(X, qid))
+        return concordance(as_host(y), scores, as_host(qid), sample_weight=sample_weight)
 
     def score_pairs(self, X, pairs) -> float:
         """The share of pairs in the right order; a tied prediction counts as half.
@@ -518,7 +519,7 @@ class RankerMixin:
         >>> model.score_pairs([[0.0], [5.0], [5.0]], [[1, 0], [1, 2]])
         0.75
         """
-        scores = as_host(self.predict(X))
+        scores = as_host(self._scores_in_queries(X, None))
         if scores.ndim != 1:
             raise ValueError(
                 f"score_pairs needs one score for each row: this model predicts {scores.shape[1]} outputs."
