@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import struct
 from collections import Counter
@@ -389,6 +390,29 @@ def pair_counts(y, scores, weight=None):
 def concordance_of_query(y, scores, weight=None):
     concordant, _, tied, untied, _ = pair_counts(y, scores, weight)
     return (concordant + tied / 2) / untied if untied else np.nan
+
+
+def volume_of_query(y, scores, classes):
+    """The share of tuples, one row of each class, in the right order; t equal scores count 1 / t!."""
+    total = []
+    for rows in itertools.product(*(scores[y == c] for c in classes)):
+        fits = all(a <= b for a, b in itertools.pairwise(rows))
+        total.append(fits / math.prod(math.factorial(n) for n in Counter(rows).values()))
+    return np.mean(total) if total else np.nan
+
+
+def least_ordinal_cost(scores, codes, n_classes, cost):
+    """The least cost of any ascending thresholds, by trying all that are different."""
+    values = np.unique(scores)
+    places = [-np.inf, *(values[:-1] + values[1:]) / 2, np.inf]
+    return min(
+        ordinal_cost(np.searchsorted(thresholds, scores), codes, cost)
+        for thresholds in itertools.combinations_with_replacement(places, n_classes - 1)
+    )
+
+
+def ordinal_cost(predicted, codes, cost):
+    return int((np.abs(predicted - codes) if cost == "absolute" else predicted != codes).sum())
 
 
 def tau_b_of_query(y, scores):

@@ -19,6 +19,7 @@ _HOMES = {
     "BradleyTerryCV": ".learners.bradley_terry_cv",
     "OrderPreferenceRegressor": ".learners.order_preference",
     "OrderPreferenceRegressorCV": ".learners.order_preference",
+    "OrdinalRanker": ".model_selection.ordinal",
     "RLS": ".learners.rls",
     "RLSCV": ".learners.search",
     "RankRFM": ".learners.rankrfm",
@@ -56,6 +57,7 @@ __all__ = [
     "BradleyTerryCV",
     "OrderPreferenceRegressor",
     "OrderPreferenceRegressorCV",
+    "OrdinalRanker",
     "RLS",
     "RLSCV",
     "RankRFM",
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from .learners.rls import RLS
     from .learners.search import RLSCV, RankRLSCV
     from .learners.transductive import TransductiveRankRLS
+    from .model_selection.ordinal import OrdinalRanker
     from .ratings.rating import rate
 
 
