@@ -1411,6 +1411,36 @@ def rating_by_newton(X, share, weight, P, cluster, n_items, margin=None):
     return _rating_summary(theta, H, P, X * pull[:, None], informed, cluster, n_items)
 
 
+def davidson_by_newton(X, U, share, weight, P, Q, cluster, n_items):
+    """Davidson's model as a choice among three outcomes, whose utilities are linear in all parameters together.
+
+    P and Q are the prior precisions of strengths with coefficients, and of what makes ties likely.
+    """
+    l, n = X.shape
+    utilities = [np.hstack([X / 2, 0 * U]), np.hstack([0 * X, U]), np.hstack([-X / 2, 0 * U])]
+    came = np.rint(2 - 2 * share).astype(int)
+    penalty = np.zeros((n + U.shape[1],) * 2)
+    penalty[:n, :n], penalty[n:, n:] = P, Q
+    common = np.r_[np.ones(n_items), np.zeros(len(penalty) - n_items)]
+    theta = np.zeros(len(penalty))
+    for _ in range(80):
+        g, informed = [], []
+        for k in range(l):
+            A = np.array([one[k] for one in utilities])
+            p = np.exp(A @ theta - (A @ theta).max())
+            p /= p.sum()
+            g.append(weight[k] * (A[came[k]] - p @ A))
+            informed.append(weight[k] * (A.T @ np.diag(p) @ A - np.outer(p @ A, p @ A)))
+        H = sum(informed) + penalty
+        step = np.linalg.solve(H + 1e-9 * np.outer(common, common), sum(g) - penalty @ theta)
+        theta = theta + step
+        if np.abs(step).max() < 1e-11:
+            break
+    told = _rating_summary(theta, H, penalty, np.array(g), informed, cluster, n_items)
+    kept = {name: None if told[name] is None else told[name][..., :n] for name in ("theta", "effective")}
+    return kept | {name: told[name][:n, :n] for name in ("covariance", "model")}
+
+
 def ranking_by_newton(rankings, weight, P, cluster):
     """The same of rankings, stage by stage; the last two places of a ranking are its last stage."""
     n = P.shape[0]

@@ -229,12 +229,12 @@ class TrainingRows:
     kernel: Kernel
     feature_map: NystromMap | None
     tasks: Sequence[Comparisons]
-    alpha: float
+    alpha: Any
     witnesses: Any
     told: tuple[np.ndarray, ...]
 
     @classmethod
-    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
+    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: Any):
         """By reference: only a few rows are copied."""
         is_array = isinstance(X, np.ndarray) or sp.issparse(X)
         rows = cls._witness_rows(X) if is_array else None
@@ -278,7 +278,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _train(self, problem: Problem, alpha: float, with_mean: bool = True) -> SquaredLossFit:
+    def _train(self, problem: Problem, alpha: Any, with_mean: bool = True) -> SquaredLossFit:
         X, kernel = problem.X, problem.kernel
         check_solver_options(
             self.solver,

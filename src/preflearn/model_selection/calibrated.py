@@ -170,6 +170,8 @@ def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -
     The alpha is the one that all queries chose: a single number, which hardly depends on any one of them. Where the
     search itself holds out single queries, its predictions are used.
     """
+    if getattr(model, "alpha_per_output", False):
+        raise ValueError("The queries of one output choose one alpha: use alpha_per_output=False.")
     by_query = is_by_query(model.cv) or (model.cv is None and not is_regressor(model))
     keeps = (
         qid is not None
