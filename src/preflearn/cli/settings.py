@@ -79,10 +79,6 @@ def _yes_or_column(text: str) -> bool | str:
     return text == "yes" if text in ("yes", "no") else text
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
-
-
 def _yes_or_no(text: str) -> bool:
     if text not in ("yes", "no"):
         raise ValueError("must be yes or no")
