@@ -58,7 +58,8 @@ class SearchScores:
 
     Attributes
     ----------
-    alphas, scores : ndarray of shape (a,)
+    alphas : ndarray of shape (a,)
+    scores : ndarray of shape (a,), or (a, v) of each output
     folds : Folds or None
         None for pairs.
     by_fold : list of ndarray of shape (a, n_test, v)
@@ -205,12 +206,14 @@ class HeldOut:
         """
         return self.evaluate(scoring, cv, alphas).scores
 
-    def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
+    def evaluate(self, scoring=None, cv=None, alphas=None, *, per_output=False) -> SearchScores:
         """Scores and predictions from one pass over the folds.
 
         Parameters
         ----------
         scoring, cv, alphas : as in score
+        per_output : bool, default=False
+            Score each output by itself.
 
         Returns
         -------
@@ -227,7 +230,13 @@ class HeldOut:
         to_score = predictions
         if measure.compares_rows:
             to_score = self.problem.in_order(predictions, folds, grid, pooled=pooled)
-        scores = comparable.score(measure, self.problem.scores, to_score)
+        y = self.problem.scores
+        if per_output:
+            outputs = [[k] for k in range(y.shape[1])]
+            each = [comparable.score(measure, y[:, k], [f[:, :, k] for f in to_score]) for k in outputs]
+            scores = np.stack(each, axis=1)
+        else:
+            scores = comparable.score(measure, y, to_score)
         return SearchScores(grid, scores, folds, predictions)
 
     def collect(self, found: SearchScores) -> Any:

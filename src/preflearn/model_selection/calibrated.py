@@ -60,7 +60,7 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             self.estimator_ = self.estimator
             scores = predict_scores(self.estimator, X, qid)
         else:
-            self.estimator_, scores = _train_and_hold_out(self.estimator, X, y, qid, cv)
+            self.estimator_, scores = train_and_hold_out(self.estimator, X, y, qid, cv)
         scores = np.asarray(as_host(scores), dtype=float)
         if scores.shape != y.shape:
             raise ValueError(
@@ -149,7 +149,7 @@ def shown_rows(scores: np.ndarray, queries: Groups, cutoff: Cutoff) -> np.ndarra
     return distances(cutoff.kind, scores, queries) <= cutoff.value
 
 
-def _train_and_hold_out(estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -> tuple[Any, Any]:
+def train_and_hold_out(estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -> tuple[Any, Any]:
     """The estimator trained on all rows, and the score of every row by one that has not seen its query."""
     model = clone(estimator)
     if not isinstance(model, (SearchingLearner, SelfValidatingLearner)):
@@ -159,7 +159,7 @@ def _train_and_hold_out(estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any
     if isinstance(model, SearchingLearner):
         return _search_and_hold_out(model, X, y, qid, cv)
     fit_on_rows(model, X, y, qid, None)
-    if cv == "leave-query-out":
+    if is_by_query(cv):
         return model, model.cv_predictions_
     return model, HeldOut(clone(estimator), X, y, qid=qid).predict(cv)[0]
 
@@ -170,9 +170,12 @@ def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -
     The alpha is the one that all queries chose: a single number, which hardly depends on any one of them. Where the
     search itself holds out single queries, its predictions are used.
     """
-    by_query = model.cv == cv or (model.cv is None and not is_regressor(model))
+    if getattr(model, "alpha_per_output", False):
+        raise ValueError("The queries of one output choose one alpha: use alpha_per_output=False.")
+    by_query = is_by_query(model.cv) or (model.cv is None and not is_regressor(model))
     keeps = (
-        cv == "leave-query-out"
+        qid is not None
+        and is_by_query(cv)
         and by_query
         and isinstance(model, SquaredLossLearner)
         and not model.keep_predictions  # type: ignore[attr-defined]
@@ -187,6 +190,11 @@ def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -
     model.set_params(keep_predictions=False)
     del model.cv_predictions_
     return model, scores
+
+
+def is_by_query(cv: Any) -> bool:
+    """Whether cv holds out single queries."""
+    return isinstance(cv, str) and cv == "leave-query-out"
 
 
 def read_share(value: Any, name: str) -> float:

@@ -104,6 +104,10 @@ def settings(ratings: Ratings) -> dict[str, str]:
     found = {"Model": "Plackett-Luce" if of_rankings else "Bradley-Terry; a tie is half a win each way"}
     if ratings.raw.margin is not None:
         found["Model"] = f"least squares on margins ({options['margin']}), on the scale of Bradley-Terry"
+    if ratings.raw.ties == "davidson":
+        found["Model"] = "Davidson: Bradley-Terry with a probability of ties"
+    if options["ties"] == "auto":
+        found["Model"] += " (by held-out battles)"
     found["Shrinkage (alpha)"] = f"{ratings.alpha:.4g}" + (
         " (by held-out battles)" if options["alpha"] == "auto" else ""
     )
@@ -134,6 +138,7 @@ def summary_of(ratings: Ratings) -> dict[str, Any]:
         "alpha": ratings.alpha,
         "half_life": ratings.half_life,
         "level": ratings.level,
+        "ties": ratings.raw.ties,
         "verdict": verdict(ratings),
         "notes": sentences(ratings),
         "table": rows_of(ratings.columns),
