@@ -1483,3 +1483,34 @@ def _rating_summary(theta, H, P, g, informed, cluster, n_items):
         )
         effective = told.sum(axis=0) ** 2 / np.square(told).sum(axis=0)
     return {"theta": centre @ theta, "covariance": C, "model": model, "effective": effective}
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Several views
+# --------------------------------------------------------------------------------------------------------------
+
+
+def co_regularised(features, y, qid, alpha, agreement, **options):
+    """Predictions of every view that minimise the co-regularised loss, shape (views, m): all residuals in one list."""
+    m, ends = len(y), np.cumsum([0, *(F.shape[1] for F in features)])
+    known = np.flatnonzero(~np.isnan(y))
+    wide = [np.zeros((m, ends[-1])) for _ in features]
+    for F, columns, first in zip(features, wide, ends, strict=False):
+        columns[:, first : first + F.shape[1]] = F
+    rows, targets = [], []
+    for F in wide:
+        L, _ = dense_comparisons(y[known], qid[known], **options)
+        for i, j in itertools.combinations(range(len(known)), 2):
+            if L[i, j] == 0:
+                continue
+            difference = y[known[i]] - y[known[j]]
+            wanted = np.sign(difference) if options.get("cost") == "unit" else difference
+            rows.append(np.sqrt(-L[i, j]) * (F[known[i]] - F[known[j]]))
+            targets.append(np.sqrt(-L[i, j]) * wanted)
+    for F, G in itertools.combinations(wide, 2):
+        rows.extend(np.sqrt(agreement) * (F - G)[np.isnan(y)])
+        targets.extend([0.0] * int(np.isnan(y).sum()))
+    rows.extend(np.sqrt(alpha) * np.eye(ends[-1]))
+    targets.extend([0.0] * int(ends[-1]))
+    w = np.linalg.lstsq(np.array(rows), np.array(targets), rcond=None)[0]
+    return np.array([F @ w for F in wide])
