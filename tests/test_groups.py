@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from preflearn import RLSCV, AutoRanker, RankRFM, RankRLS, RankRLSCV, RankSVMCV
+from preflearn import RLSCV, AutoRanker, OrdinalRanker, RankRFM, RankRLS, RankRLSCV, RankSVMCV
 from preflearn.auto import combination, fitting
 from preflearn.auto.tasks import Task
 from preflearn.errors import InputError
@@ -94,6 +94,7 @@ CALLS = {
     "concordance": lambda spy: estimate_concordance(
         spy, X, Y, method="averaged", n_splits=3, groups=GROUPS, random_state=0
     ),
+    "classes": lambda spy: OrdinalRanker(spy, cv=3).fit(X, CLASSES, groups=GROUPS),
     "permutation": lambda spy: permutation_test(
         spy, X, Y, n_permutations=3, groups=GROUPS, cv=3, random_state=0
     ),

@@ -41,6 +41,7 @@ class _Refitting:
     estimator: Any
     X: Any
     scores: Any
+    single: bool
     row_weights: np.ndarray | None = None
 
     def for_order(self, *, across_folds: bool = False) -> Any:
@@ -63,17 +64,16 @@ class _Refitting:
     def predict_pairs(
         self, pairs: np.ndarray, alphas: Sequence[Any], groups: Any, verbose: int
     ) -> np.ndarray:
-        """Predictions for both rows of each pair by a model trained without the two, shape (n_alphas, p, 2)."""
-        y = self.scores[:, 0]
+        """Predictions for both rows of each pair by a model trained without the two, shape (n_alphas, p, 2, v)."""
+        y = self.scores[:, 0] if self.single else self.scores
         counter = Counter("leave_pair_out", pairs.shape[0], "pairs", verbose)
         models = [with_alpha(self.estimator, alpha) for alpha in alphas]
-        out = np.empty((len(alphas), pairs.shape[0], 2))
+        out = np.empty((len(alphas), pairs.shape[0], 2, self.scores.shape[1]))
         for k, (pair, left) in enumerate(zip(pairs, rows_leaving(pairs, y.shape[0], groups), strict=True)):
             rest, held_out = rows_outside(y.shape[0], left), f"The pair of rows {pair[0]} and {pair[1]}"
             for a, model in enumerate(models):
-                out[a, k] = refit_and_predict(
-                    model, self.X, y, None, rest, pair, self.row_weights, held_out, groups
-                )
+                f = refit_and_predict(model, self.X, y, None, rest, pair, self.row_weights, held_out, groups)
+                out[a, k] = f.reshape(2, -1)
             counter(k + 1)
         return out
 
@@ -81,7 +81,8 @@ class _Refitting:
         """For each alpha all pairs with different y, and how many are ordered as y is."""
         y = self.scores[:, 0]
         pairs = untied_pairs(y)
-        return [tally_pairs(y, pairs, f) for f in self.predict_pairs(pairs, alphas, groups, verbose)]
+        found = self.predict_pairs(pairs, alphas, groups, verbose)
+        return [tally_pairs(y, pairs, f[:, :, 0]) for f in found]
 
 
 class RefittedProblem(_Refitting):

@@ -68,7 +68,7 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             self.estimator_ = self.estimator
             scores = predict_scores(self.estimator, X, qid)
         else:
-            self.estimator_, scores = _train_and_hold_out(self.estimator, X, y, qid, cv, groups)
+            self.estimator_, scores = train_and_hold_out(self.estimator, X, y, qid, cv, groups)
         scores = np.asarray(as_host(scores), dtype=float)
         if scores.shape != y.shape:
             raise ValueError(
@@ -173,15 +173,15 @@ def shown_rows(scores: np.ndarray, queries: Groups, cutoff: Cutoff) -> np.ndarra
     return distances(cutoff.kind, scores, queries) <= cutoff.value
 
 
-def _train_and_hold_out(
-    estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any, groups: Any
+def train_and_hold_out(
+    estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any, groups: Any = None
 ) -> tuple[Any, Any]:
     """The estimator trained on all rows, and the score of every row by one that has seen neither query nor group."""
     model = clone(estimator)
     if isinstance(model, SearchingLearner):
         return _search_and_hold_out(model, X, y, qid, cv, groups)
     fit_on_rows(model, X, y, qid, None, groups=groups)
-    if isinstance(model, SelfValidatingLearner) and cv == "leave-query-out":
+    if isinstance(model, SelfValidatingLearner) and is_by_query(cv):
         return model, model.cv_predictions_
     return model, HeldOut(clone(estimator), X, y, qid=qid, groups=groups).predict(cv)[0]
 
@@ -194,9 +194,12 @@ def _search_and_hold_out(
     The alpha is the one that all queries chose: a single number, which hardly depends on any one of them. Where the
     search itself holds out single queries, its predictions are used.
     """
-    by_query = model.cv == cv or (model.cv is None and not is_regressor(model))
+    if getattr(model, "alpha_per_output", False):
+        raise ValueError("The queries of one output choose one alpha: use alpha_per_output=False.")
+    by_query = is_by_query(model.cv) or (model.cv is None and not is_regressor(model))
     keeps = (
-        cv == "leave-query-out"
+        qid is not None
+        and is_by_query(cv)
         and by_query
         and isinstance(model, SquaredLossLearner)
         and not model.keep_predictions  # type: ignore[attr-defined]
@@ -211,6 +214,11 @@ def _search_and_hold_out(
     model.set_params(keep_predictions=False)
     del model.cv_predictions_
     return model, scores
+
+
+def is_by_query(cv: Any) -> bool:
+    """Whether cv holds out single queries."""
+    return isinstance(cv, str) and cv == "leave-query-out"
 
 
 def read_share(value: Any, name: str) -> float:

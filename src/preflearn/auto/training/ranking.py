@@ -24,13 +24,13 @@ from ...model_selection import (
 )
 from ...model_selection._calibration import Calibration, SetChoice, as_odds, share_interval
 from ...model_selection._folds import encode_groups, units_of
-from ...model_selection.conformal import StoredSets
-from ...model_selection.intervals import (
+from ...model_selection._intervals import (
     TRAINED_TOGETHER,
     check_mean_interval,
     interval_over_queries,
     mean_interval,
 )
+from ...model_selection.conformal import StoredSets
 from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
 from ...report.displays import QueryRocDisplay
 from ...squared.routes import Workload, choose_route

@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline
 from ... import AutoRanker, __version__
 from ...comparisons import encode_queries
 from ...model_selection._folds import part_of
+from ...model_selection._intervals import freedom_of, most_effective, placement_variance, wilson_interval
 from ...model_selection._tally import tally_scores
-from ...model_selection.intervals import freedom_of, most_effective, placement_variance, wilson_interval
 from ...report.contents import (
     BEST_FEATURE,
     AlphaPath,
