@@ -29,7 +29,7 @@ _HOMES = {
         (".estimates", "estimate_auc estimate_concordance"),
         (".evaluation", "Evaluation MeasuredMetric evaluate_preference_scores evaluate_scores"),
         (".learning_curves", "LearningCurve learning_curve"),
-        (".performance", "PerformanceEstimate RocCurve"),
+        ("._performance", "PerformanceEstimate RocCurve"),
         (".permutation", "PermutationTest permutation_test"),
         (".preference_evaluation", "LengthBias PreferenceEvaluation ShareRight evaluate_preferences"),
         (".preference_evaluation", "length_bias"),
@@ -82,6 +82,7 @@ __all__ = [
 if TYPE_CHECKING:
     from ..learners.search import RLSCV, RankRLSCV
     from ._held_out import HeldOut, HeldOutPreferences
+    from ._performance import PerformanceEstimate
     from ._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
     from ._tally import PairTally
     from .calibrated import DriftTest, RiskControlledRanker
@@ -95,7 +96,6 @@ if TYPE_CHECKING:
     from .estimates import estimate_auc, estimate_concordance
     from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
     from .learning_curves import LearningCurve, learning_curve
-    from .performance import PerformanceEstimate
     from .permutation import PermutationTest, permutation_test
     from .preference_evaluation import (
         LengthBias,
