@@ -782,6 +782,7 @@ ASK = Command(
     "ask {in}/items.csv --answers {in}/answers.jsonl --export {out}/pairs.jsonl",
     {
         "name": ["", "--name item"],
+        "text": ["", "--text colour"],
         "goal": ["", "--goal top:2"],
         "question": ["", "--question Which?"],
         "note": ["", "--note"],

@@ -79,10 +79,6 @@ def _yes_or_column(text: str) -> bool | str:
     return text == "yes" if text in ("yes", "no") else text
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
-
-
 def _yes_or_no(text: str) -> bool:
     if text not in ("yes", "no"):
         raise ValueError("must be yes or no")
@@ -298,4 +294,4 @@ _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "c
 _OWN_OPTIONS = {
     "rate": {**{name: "--" + name.replace("_", "-") for name in _RATING}, "covariates": "--covariate"}
 }
-_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}

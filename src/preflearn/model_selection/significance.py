@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata, t, wilcoxon
 
+from ..comparisons import encode_queries
 from ..metrics import PerQuery, get_scorer
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._folds import units_of
 
 # Differences smaller than this are rounding of equal values: shares of pairs from two orders of summation.
 _ROUNDING = 1e-12
@@ -234,6 +236,9 @@ class RankerComparison:
     alternative : str
     labels, differences : ndarrays of shape (n_queries,)
         The queries, and the difference in each.
+    counted : str
+        "queries", or with groups "groups of queries", which ``n_queries`` and all other numbers are then about; each is
+        labelled by its first query.
     t_statistic, t_pvalue : float
         Of the paired t-test.
     n_folds : int or None
@@ -254,6 +259,7 @@ class RankerComparison:
     alternative: str = "two-sided"
     labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     differences: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
+    counted: str = "queries"
     t_statistic: float = float("nan")
     t_pvalue: float = float("nan")
     n_folds: int | None = None
@@ -264,10 +270,10 @@ class RankerComparison:
         corrected = "" if self.n_folds is None else f", corrected for {self.n_folds} folds"
         return "\n".join(
             [
-                f"{self.metric}, mean over {self.n_queries} queries",
+                f"{self.metric}, mean over {self.n_queries} {self.counted}",
                 f"  {first:<{width}}  {self.means[0]:.4f}",
                 f"  {second:<{width}}  {self.means[1]:.4f}",
-                f"{first} wins in {self.n_wins} queries, loses in {self.n_losses}, ties in {self.n_ties}",
+                f"{first} wins in {self.n_wins} {self.counted}, loses in {self.n_losses}, ties in {self.n_ties}",
                 f"Wilcoxon signed ranks ({self.alternative}): p = {_p_text(self.pvalue)}, "
                 f"effect size (rank-biserial) {self.effect_size:+.2f}",
                 f"paired t ({self.alternative}): p = {_p_text(self.t_pvalue)}, "
@@ -292,7 +298,7 @@ class RankerComparison:
         colors = np.where(values > 0, "C0", np.where(values < 0, "C1", "0.7"))
         ax.bar(np.arange(values.shape[0]), values, width=1.0, color=colors)
         ax.axhline(0, color="0.3", linewidth=0.8)
-        ax.set_xlabel("queries, in order of the difference")
+        ax.set_xlabel(f"{self.counted}, in order of the difference")
         ax.set_ylabel(f"{self.metric}: {self.names[0]} - {self.names[1]}")
         ax.set_title(f"p = {_p_text(self.pvalue)}, effect size {self.effect_size:+.2f}")
 
@@ -322,7 +328,8 @@ class RankerTable:
         return "\n".join([means.caption, *align_columns(means.rows), *align_columns(pairs.rows)])
 
     def shown_tables(self) -> list[ShownTable]:
-        caption = f"{self.metric}, mean over {self.comparisons[0].n_queries} queries"
+        first = self.comparisons[0]
+        caption = f"{self.metric}, mean over {first.n_queries} {first.counted}"
         return [ShownTable(_mean_rows(self.means), caption), ShownTable(self.table())]
 
     def table(self) -> list[tuple[str, ...]]:
@@ -378,6 +385,7 @@ def compare_rankers(
     qid: Any,
     *,
     metric: str | Callable[..., PerQuery] = "concordance",
+    groups: Any = None,
     alternative: str = "two-sided",
     names: tuple[str, str] = ("a", "b"),
     n_folds: int | None = None,
@@ -395,6 +403,9 @@ def compare_rankers(
     metric : str or callable, default="concordance"
         A name of :func:`preflearn.metrics.get_scorer` such as "ndcg@10", or a metric of that module; a callable is
         called as ``metric(y, scores, qid, per_query=True)``.
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents): queries that share one, directly or through others, are one
+        trial, the mean over them.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
         "greater" tests whether the first is better.
     names : tuple of two str, default=("a", "b")
@@ -444,8 +455,9 @@ def compare_rankers(
         raise ValueError(f"names must hold one name for each of the two rankers: found {names!r}.")
     values_a = _per_query(y, scores_a, qid, metric)
     values_b = _per_query(y, scores_b, qid, metric)
+    units = _units_of_queries(values_a.labels, qid, groups)
     named = (str(names[0]), str(names[1]))
-    return _compare(values_a, values_b, named, _metric_name(metric), alternative, n_folds)
+    return _compare(values_a, values_b, named, _metric_name(metric), alternative, units, n_folds)
 
 
 def compare_several_rankers(
@@ -454,13 +466,14 @@ def compare_several_rankers(
     qid: Any,
     *,
     metric: str | Callable[..., PerQuery] = "concordance",
+    groups: Any = None,
     baseline: str | None = None,
 ) -> RankerTable:
     """Compare several rankers with each other, or all with one, with Holm's correction for the number of tests.
 
     Parameters
     ----------
-    y, qid, metric
+    y, qid, metric, groups
         As in :func:`compare_rankers`.
     scores : dict of str to array-like of shape (m,)
         Scores of each ranker by its name; at least two.
@@ -499,7 +512,10 @@ def compare_several_rankers(
         else [(name, str(baseline)) for name in best_first if name != str(baseline)]
     )
     name_of_metric = _metric_name(metric)
-    comparisons = tuple(_compare(values[a], values[b], (a, b), name_of_metric, "two-sided") for a, b in pairs)
+    units = _units_of_queries(values[best_first[0]].labels, qid, groups)
+    comparisons = tuple(
+        _compare(values[a], values[b], (a, b), name_of_metric, "two-sided", units) for a, b in pairs
+    )
     means = {name: values[name].mean for name in best_first}
     return RankerTable(name_of_metric, means, comparisons, holm([one.pvalue for one in comparisons]))
 
@@ -549,12 +565,24 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
     return found
 
 
+def _units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
+    """The number of the unit of each query, in the order of the labels; None without groups."""
+    if groups is None:
+        return None
+    queries = encode_queries(qid, len(qid))
+    units = units_of(queries, groups, queries.n_rows).codes[queries.order[queries.starts[:-1]]]
+    assert queries.labels is not None
+    of_label = dict(zip(queries.labels.tolist(), units.tolist(), strict=True))
+    return np.array([of_label[label] for label in np.asarray(labels).tolist()])
+
+
 def _compare(
     a: PerQuery,
     b: PerQuery,
     names: tuple[str, str],
     metric: str,
     alternative: str,
+    units: np.ndarray | None,
     n_folds: int | None = None,
 ) -> RankerComparison:
     # A metric may be defined for only one ranker (tau-b of constant scores): only common queries are compared.
@@ -564,7 +592,15 @@ def _compare(
             f"{metric} is defined for both rankers in {int(defined.sum())} queries: comparing needs at least two. "
             "Check that y is not constant inside the queries."
         )
-    first, second = a.values[defined], b.values[defined]
+    first, second, labels = a.values[defined], b.values[defined], a.labels[defined]
+    if units is not None:
+        trials = encode_queries(units[defined], labels.shape[0])
+        if trials.n_groups < 2:
+            raise ValueError(
+                f"{metric} is defined for both rankers in queries of one group: comparing needs at least two groups."
+            )
+        first, second = (np.bincount(trials.codes, one) / trials.counts for one in (first, second))
+        labels = labels[trials.order[trials.starts[:-1]]]
     differences = first - second
     differences[np.abs(differences) < _ROUNDING] = 0.0
     found = signed_rank_test(first, second, alternative=alternative)
@@ -574,7 +610,7 @@ def _compare(
         names=names,
         metric=metric,
         means=(float(first.mean()), float(second.mean())),
-        n_queries=int(defined.sum()),
+        n_queries=first.shape[0],
         n_wins=found.n_wins,
         n_losses=found.n_losses,
         n_ties=found.n_ties,
@@ -583,11 +619,12 @@ def _compare(
         statistic=found.statistic,
         pvalue=found.pvalue,
         alternative=alternative,
-        labels=a.labels[defined],
+        labels=labels,
         differences=differences,
         t_statistic=by_t.statistic,
         t_pvalue=by_t.pvalue,
         n_folds=n_folds,
+        counted="queries" if units is None else "groups of queries",
     )
 
 

@@ -24,6 +24,11 @@ from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS, backend_of
 
+# What `read_battles` takes.
+_READ = (
+    *("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin"),
+    *("ties", "first_side", "tie_covariates"),
+)
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10
 
@@ -326,9 +331,7 @@ def rerate(ratings: Ratings, battles: Any) -> Ratings:
     if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
         raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
     asked = dict(ratings.options)
-    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin")
-    names = (*names, "ties", "first_side", "tie_covariates")
-    new = read_battles(battles, **{name: asked[name] for name in names})
+    new = read_battles(battles, **{name: asked[name] for name in _READ})
     both = ratings.raw.followed_by(new)
     start = None
     if both.items == ratings.raw.items and not both.covariate_names:

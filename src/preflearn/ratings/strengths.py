@@ -284,6 +284,7 @@ def fit_strengths(
 
 def _prior_root(battles: Battles, size: int) -> np.ndarray:
     """R with θ = R w where w has independent coordinates a priori."""
+    assert battles.similarity is not None
     root = np.eye(size)
     root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
     return root
@@ -581,10 +582,10 @@ def cluster_information(strengths: Strengths, cluster: np.ndarray) -> Any:
 
 def solved_information(strengths: Strengths, cluster: np.ndarray, some: np.ndarray) -> np.ndarray:
     """The same of some coordinates of very many, shape (G, k): a solve for each."""
-    return information_of(*strengths.informative_rows(cluster), _solved_columns(strengths, some))
+    return information_of(*strengths.informative_rows(cluster), solved_columns(strengths, some))
 
 
-def _solved_columns(strengths: Strengths, some: np.ndarray) -> np.ndarray:
+def solved_columns(strengths: Strengths, some: np.ndarray) -> np.ndarray:
     """Columns of H⁻¹."""
     B = np.zeros((strengths.theta.shape[0], some.shape[0]))
     B[some, np.arange(some.shape[0])] = 1.0
@@ -636,7 +637,7 @@ def many_standard_errors(strengths: Strengths, cluster: np.ndarray | None, exact
 
 def solved_standard_errors(strengths: Strengths, cluster: np.ndarray | None, some: np.ndarray) -> np.ndarray:
     """Standard errors of some of very many strengths: a solve for each."""
-    columns = _solved_columns(strengths, some)
+    columns = solved_columns(strengths, some)
     if cluster is None:
         return np.sqrt(columns[some, np.arange(some.shape[0])])
     g = cluster_gradients(strengths, cluster)
