@@ -17,6 +17,7 @@ _HOMES = {
     "AutoRanker": ".auto",
     "BradleyTerry": ".learners.bradley_terry",
     "BradleyTerryCV": ".learners.bradley_terry_cv",
+    "CoRankRLS": ".learners.corankrls",
     "OrderPreferenceRegressor": ".learners.order_preference",
     "OrderPreferenceRegressorCV": ".learners.order_preference",
     "OrdinalRanker": ".model_selection.ordinal",
@@ -55,6 +56,7 @@ __all__ = [
     "AutoRanker",
     "BradleyTerry",
     "BradleyTerryCV",
+    "CoRankRLS",
     "OrderPreferenceRegressor",
     "OrderPreferenceRegressorCV",
     "OrdinalRanker",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from .auto import AutoRanker
     from .learners.bradley_terry import BradleyTerry
     from .learners.bradley_terry_cv import BradleyTerryCV
+    from .learners.corankrls import CoRankRLS
     from .learners.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
     from .learners.rankrfm import RankRFM
     from .learners.rankrls import RankRLS

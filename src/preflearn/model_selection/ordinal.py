@@ -79,7 +79,7 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         self.cost = cost
         self.cv = cv
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Train the ranker on all rows, and place the thresholds by held-out scores.
 
         Parameters
@@ -89,6 +89,9 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             Classes as numbers, higher is better.
         qid : array-like of shape (m,), optional
             Query labels, for the estimator and the folds.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents), for the estimator and the folds: all rows that share one
+            with a test row leave the training with it. A number of folds then holds out whole groups.
 
         Returns
         -------
@@ -105,8 +108,9 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("OrdinalRanker needs two classes or more: found 1 class.")
         estimator = RankRLSCV() if self.estimator is None else self.estimator
         refuse_estimator(estimator, self.cv)
-        cv = self.cv if qid is not None else _with_every_class(self.cv, codes)
-        self.estimator_, found = train_and_hold_out(estimator, X, codes.astype(float), qid, cv)
+        labelled = qid is not None or groups is not None
+        cv = self.cv if labelled else _with_every_class(self.cv, codes)
+        self.estimator_, found = train_and_hold_out(estimator, X, codes.astype(float), qid, cv, groups)
         scores = np.asarray(as_host(found), dtype=float)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
