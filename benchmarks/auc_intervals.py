@@ -23,14 +23,14 @@ from _harness import arguments, coverage_of, write_results
 from preflearn import RankRLS
 from preflearn.comparisons import compare_scores, one_group
 from preflearn.model_selection import estimate_concordance
-from preflearn.model_selection._tally import tally_pairs, tally_scores
-from preflearn.model_selection.intervals import (
+from preflearn.model_selection._intervals import (
     freedom_of,
     most_effective,
     optimism,
     placement_variance,
     wilson_interval,
 )
+from preflearn.model_selection._tally import tally_pairs, tally_scores
 from preflearn.squared.holdout.pair import dual_pair_system
 from preflearn.squared.problem import dual_problem
 

@@ -42,7 +42,7 @@ from preflearn.model_selection import (
     evaluate_scores,
     learning_curve,
 )
-from preflearn.model_selection.intervals import interval_over_queries, mean_interval
+from preflearn.model_selection._intervals import interval_over_queries, mean_interval
 
 STRENGTH = {"none": 0.0, "medium": 0.4, "strong": 1.5, "all": 30.0}
 UNEQUAL = (2, 3, 5, 10, 30)

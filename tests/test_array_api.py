@@ -283,6 +283,9 @@ def test_pairs_held_out(xp, kernel, learner):
         pairs, found = leave_pair_out(model, there, y, pairs=xp.asarray(chosen))
         assert type(pairs) is type(found) is type(there)
         np.testing.assert_allclose(as_host(found), some, atol=1e-8)
+        outputs = as_host(leave_pair_out(model, there, xp.asarray(Y2), pairs=xp.asarray(chosen))[1])
+        assert outputs.shape == (3, 2, 2)
+        np.testing.assert_allclose(outputs, leave_pair_out(model, X, Y2, pairs=chosen)[1], atol=1e-8)
         if everything is not None:
             np.testing.assert_allclose(as_host(leave_pair_out(model, there, y)[1]), everything, atol=1e-8)
             np.testing.assert_array_equal(leave_pair_out_tally(model, there, y).wins, tally.wins)

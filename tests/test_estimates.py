@@ -21,9 +21,7 @@ from preflearn import RLS, RankRLS
 from preflearn.comparisons import encode_queries, one_group
 from preflearn.metrics import auc, concordance
 from preflearn.model_selection import cross_val_predict, leave_pair_out
-from preflearn.model_selection._tally import tally_pairs, tally_scores
-from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
-from preflearn.model_selection.intervals import (
+from preflearn.model_selection._intervals import (
     check_mean_interval,
     mean_interval,
     most_effective,
@@ -33,6 +31,8 @@ from preflearn.model_selection.intervals import (
     wilson_interval,
     worth_of_queries,
 )
+from preflearn.model_selection._tally import tally_pairs, tally_scores
+from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
 from strategies import examples
 
 

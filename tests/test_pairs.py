@@ -83,6 +83,44 @@ def test_equal_rows_are_tied_and_not_ordered_by_rounding(learner, representation
     np.testing.assert_allclose(tally.share, won.mean())
 
 
+@examples(30)
+@given(LEARNERS, REPRESENTATIONS, ALPHAS, st.integers(0, 999))
+def test_pairs_of_several_outputs_are_those_of_each(learner, representation, alpha, seed):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(10, 3)), rng.integers(0, 4, size=(10, 3)) * 1.0
+    Y[:4] = np.array([0.0, 1.0, 2.0, 0.0])[:, None]  # whatever pair leaves, something is left to compare
+    model = learner[0](alpha, **learner[1], **representation)
+    pairs, found = leave_pair_out(model, X, Y)
+    assert [tuple(pair) for pair in pairs] == [
+        (i, j) for i in range(10) for j in range(i + 1, 10) if (Y[i] != Y[j]).any()
+    ]
+    for output, y in enumerate(Y.T):
+        expected = leave_pair_out(model, X, y, pairs=pairs)[1]
+        np.testing.assert_allclose(found[:, :, output], expected, rtol=1e-9, atol=1e-9)
+    some, alphas = pairs[::7], [alpha, 2 * alpha]
+    expected = np.array([oracles.refit_without(model, X, Y, None, pair, pair) for pair in some])
+    np.testing.assert_allclose(
+        HeldOut(model, X, Y).pairs(alphas, pairs=some)[1][0], expected, rtol=1e-6, atol=1e-6
+    )
+
+
+def test_outputs_share_the_matrix_of_leave_pair_out(monkeypatch):
+    """One inverse for a thousand outputs; pairs are counted for one."""
+    from preflearn.squared.holdout import pair as pair_holdout
+
+    inverses = []
+    real = pair_holdout.explicit_resolvent
+    monkeypatch.setattr(
+        pair_holdout, "explicit_resolvent", lambda *args, **more: inverses.append(1) or real(*args, **more)
+    )
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 1000))
+    assert leave_pair_out(RankRLS(kernel="rbf"), X, Y, pairs=[[0, 1], [2, 3]])[1].shape == (2, 2, 1000)
+    assert len(inverses) == 1
+    with pytest.raises(ValueError, match="found y with 1000 columns.*leave_pair_out"):
+        leave_pair_out_tally(RankRLS(kernel="rbf"), X, Y)
+
+
 def test_given_pairs_and_groups():
     rng = np.random.default_rng(0)
     X, y, groups = rng.normal(size=(12, 3)), rng.normal(size=12), np.arange(12) // 2
@@ -229,7 +267,7 @@ def test_other_estimators_with_fit_pairs_are_refitted():
         (np.zeros(6), {}, "All y are equal"),
         (np.arange(3.0), {}, "at least four rows"),
         (np.array([0, 1, np.nan, 2, 3]), {}, "NaN"),
-        (np.zeros((6, 2)), {}, "one score per row"),
+        (np.zeros((6, 2)), {}, "All y are equal"),
         (np.arange(6.0), {"pairs": [[0, 0]]}, "to itself"),
         (np.arange(6.0), {"pairs": [[0, 6]]}, "out of range"),
         (np.arange(6.0), {"groups": [0, 0, 0, 1, 1, 1]}, "contain all rows but one"),

@@ -21,7 +21,7 @@ from preflearn.errors import InputError, Remedy
 from preflearn.io import PreferenceData, RankingData
 from preflearn.metrics import concordance
 from preflearn.metrics.single_columns import best_feature_of_preferences, best_feature_scores
-from preflearn.model_selection.intervals import check_mean_interval
+from preflearn.model_selection._intervals import check_mean_interval
 from strategies import examples
 
 

@@ -144,7 +144,7 @@ def check_comparisons(comparisons: Comparisons, L: np.ndarray, b: np.ndarray, *,
         The size of rounding errors.
     """
     m = L.shape[0]
-    largest = max(scale, abs(L).max(initial=0), abs(b).max(initial=0))
+    largest = max(scale, float(abs(L).max(initial=0)), float(abs(b).max(initial=0)))
     tolerance: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9 * largest}
     rng = np.random.default_rng(0)
     np.testing.assert_allclose(comparisons.to_dense(), L, **tolerance)
@@ -248,7 +248,7 @@ def check_drop(comparisons: Comparisons, rows: np.ndarray) -> None:
     kept = comparisons.take(rest)
     expected_L[np.ix_(rest, rest)] = kept.to_dense()
     expected_b[rest] = kept.target
-    size = max(1.0, abs(comparisons.to_dense()).max(), abs(comparisons.target).max())
+    size = max(1.0, float(abs(comparisons.to_dense()).max()), float(abs(comparisons.target).max()))
     np.testing.assert_allclose(L, expected_L, atol=1e-8 * size)
     np.testing.assert_allclose(b, expected_b, atol=1e-8 * size)
     if comparisons.has_half:

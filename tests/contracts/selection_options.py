@@ -88,9 +88,7 @@ class Case:
     def refitted(self) -> Any:
         """The estimator with the basis vectors that it draws from all rows."""
         model = clone(self.estimator)
-        if getattr(model, "n_basis", None) is None or isinstance(
-            model, RankSVM
-        ):  # refitted: drawn in every fold
+        if getattr(model, "n_basis", None) is None:
             return model
         drawn = clone(model).fit(self.plain, self.y).basis_indices_
         return model.set_params(n_basis=None, basis=drawn)
@@ -130,7 +128,7 @@ def possible(chosen: Chosen) -> bool:
 
 
 def different(y: np.ndarray) -> np.ndarray:
-    return np.array([(i, j) for i in range(M) for j in range(i + 1, M) if y[i] != y[j]])
+    return np.array([(i, j) for i in range(M) for j in range(i + 1, M) if np.any(y[i] != y[j])])
 
 
 def pairs_by_user(case: Case) -> dict[str, Any]:
@@ -345,7 +343,14 @@ class Function:
 
 FUNCTIONS: dict[str, Function] = {
     "leave_pair_out": Function(
-        pairs_by_user, pairs_by_loops, _COMMON | {"learner": [*_OF_ROWS, "RankSVM"], "pairs": ["all", "some"]}
+        pairs_by_user,
+        pairs_by_loops,
+        _COMMON
+        | {
+            "learner": [*_OF_ROWS, "RankSVM"],
+            "pairs": ["all", "some"],
+            "y": [*_COMMON["y"], "two outputs"],
+        },
     ),
     "leave_pair_out_tally": Function(tally_by_user, tally_by_loops, _COMMON),
     "estimate_concordance": Function(

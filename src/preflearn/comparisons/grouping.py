@@ -162,7 +162,7 @@ def _as_label_array(qid: Any) -> np.ndarray:
     """A 1-d array of labels; tuples stay single labels instead of becoming a second axis."""
     if isinstance(qid, Sequence) and not isinstance(qid, (str, bytes)):
         try:
-            values = np.asarray(qid)
+            values: np.ndarray = np.asarray(qid)
         except ValueError:  # a ragged list: its items are examined one by one
             values = np.empty((0, 0))
         # Lists of tuples and of mixed types must not be turned into 2-d or string arrays.
@@ -171,7 +171,7 @@ def _as_label_array(qid: Any) -> np.ndarray:
             values[:] = list(qid)
         return values
     values = np.asarray(qid)
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    return values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _refuse_missing(values: np.ndarray) -> None:

@@ -6,14 +6,11 @@ Every metric is called as ``metric(y, scores, qid)``: a value per query, then th
 from .by_query import PerQuery
 from .calibration import PreferenceCalibration, calibration_of_preferences
 
-from .pairwise import (  # isort: skip (their names come first)
-    auc,
-    concordance,
-    disagreement_error,
-    kendall_tau,
-    time_dependent_auc,
-)
+from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
+from .pairwise import mean_squared_pair_error, time_dependent_auc  # isort: skip
+from .classes import class_accuracy, f1
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
+from .ordinal import volume_under_surface
 from .registry import RankingScorer, get_scorer, register_metric
 
 concordance_scorer = get_scorer("concordance")
@@ -33,17 +30,21 @@ __all__ = [
     "auc",
     "average_precision",
     "calibration_of_preferences",
+    "class_accuracy",
     "concordance",
     "concordance_scorer",
     "disagreement_error",
     "disagreement_error_scorer",
     "err",
+    "f1",
     "get_scorer",
     "kendall_tau",
+    "mean_squared_pair_error",
     "ndcg",
     "ndcg_scorer",
     "precision_at",
     "reciprocal_rank",
     "register_metric",
     "time_dependent_auc",
+    "volume_under_surface",
 ]

@@ -48,8 +48,8 @@ class RankingScorer:
 
     Notes
     -----
-    The scores are ``estimator.predict(X)``; of a binary classifier ``decision_function(X)`` or, where it has none,
-    the second column of ``predict_proba(X)``, since class labels do not define an order.
+    The scores are ``estimator.predict(X)``; of an estimator with classes ``decision_function(X)``, or of a binary
+    classifier without it the second column of ``predict_proba(X)``, since class labels do not define an order.
 
     Metadata is routed by scikit-learn only under ``enable_metadata_routing=True``. Otherwise the functions of
     scikit-learn call the scorer without ``qid``, and all rows of a test set are compared with each other; a direct
@@ -202,10 +202,10 @@ class RankingScorer:
 
 def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
     """The scores by which an estimator ranks."""
-    if not is_classifier(estimator):
-        return predict_scores(estimator, X, qid)
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X))
+    elif not is_classifier(estimator):
+        return predict_scores(estimator, X, qid)
     elif hasattr(estimator, "predict_proba"):
         scores = np.asarray(estimator.predict_proba(X))
         scores = scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores
@@ -268,6 +268,7 @@ def metric_entry(
     limits: tuple[float, float] = (0.0, 1.0),
     chance: float | None = None,
     takes_outputs: bool = False,
+    compares_rows: bool = True,
 ) -> Callable[[_Function], _Function]:
     """Register ``metric(y, scores, qid, ...)``, whole as it is, under its names; a decorator.
 
@@ -287,7 +288,8 @@ def metric_entry(
             )
         if not all(re.fullmatch(r"[a-z]\w*", one) for one in (full, *others)):
             raise ValueError(f"A metric has a name in small letters, digits and underscores: found {name!r}.")
-        _ENTRIES[full] = Metric(RankingScorer(metric, sign), title or full.replace("_", " "), limits, chance)
+        scorer = RankingScorer(metric, sign, compares_rows=compares_rows)
+        _ENTRIES[full] = Metric(scorer, title or full.replace("_", " "), limits, chance)
         _ALIASES.update(dict.fromkeys(others, full))
         if takes_outputs:
             _TAKE_OUTPUTS.add(metric)
@@ -316,7 +318,7 @@ def register_metric(
     Parameters
     ----------
     name : str
-        For ``scoring``; an error (``higher_is_better=False``) is negated there and called "neg_" and its name.
+        For ``scoring``; an error (``higher_is_better=False``) is negated there, and its name begins with ``neg_``.
     higher_is_better : bool, default=True
     title : str, optional
         For reports; the name by default.
@@ -440,8 +442,9 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
     Parameters
     ----------
     name : str or callable
-        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "ndcg", "average_precision" (or "map"),
-        "reciprocal_rank" (or "mrr"), "err" or "precision"; a name of `register_metric`; of a regression "r2",
+        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "volume_under_surface" (or "vus"), "ndcg",
+        "average_precision" (or "map"), "reciprocal_rank" (or "mrr"), "err" or "precision"; a name of `register_metric`;
+        of two classes "f1" and "class_accuracy"; of differences "neg_mean_squared_pair_error"; of a regression "r2",
         "explained_variance", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
         "neg_median_absolute_error". A number of positions may follow an at sign: "ndcg@10", "precision@5". A callable
         is returned unchanged.

@@ -29,12 +29,12 @@ _HOMES = {
         (".estimates", "estimate_auc estimate_concordance"),
         (".evaluation", "Evaluation MeasuredMetric evaluate_preference_scores evaluate_scores"),
         (".learning_curves", "LearningCurve learning_curve"),
-        (".performance", "PerformanceEstimate RocCurve"),
+        ("._performance", "PerformanceEstimate RocCurve"),
         (".permutation", "PermutationTest permutation_test"),
         (".preference_evaluation", "LengthBias PreferenceEvaluation ShareRight evaluate_preferences"),
         (".preference_evaluation", "length_bias"),
-        (".significance", "RankerComparison RankerTable SignedRanks compare_rankers compare_several_rankers"),
-        (".significance", "signed_rank_test"),
+        (".significance", "PairedT RankerComparison RankerTable SignedRanks compare_rankers"),
+        (".significance", "compare_several_rankers paired_t_test signed_rank_test"),
     )
     for name in names.split()
 }
@@ -51,6 +51,7 @@ __all__ = [
     "LengthBias",
     "MeasuredMetric",
     "PairTally",
+    "PairedT",
     "PerformanceEstimate",
     "PermutationTest",
     "PreferenceEvaluation",
@@ -75,6 +76,7 @@ __all__ = [
     "leave_pair_out_tally",
     "leave_preference_out",
     "length_bias",
+    "paired_t_test",
     "permutation_test",
     "signed_rank_test",
 ]
@@ -82,6 +84,7 @@ __all__ = [
 if TYPE_CHECKING:
     from ..learners.search import RLSCV, RankRLSCV
     from ._held_out import HeldOut, HeldOutPreferences
+    from ._performance import PerformanceEstimate
     from ._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
     from ._tally import PairTally
     from .calibrated import DriftTest, RiskControlledRanker
@@ -95,7 +98,6 @@ if TYPE_CHECKING:
     from .estimates import estimate_auc, estimate_concordance
     from .evaluation import Evaluation, MeasuredMetric, evaluate_preference_scores, evaluate_scores
     from .learning_curves import LearningCurve, learning_curve
-    from .performance import PerformanceEstimate
     from .permutation import PermutationTest, permutation_test
     from .preference_evaluation import (
         LengthBias,
@@ -105,11 +107,13 @@ if TYPE_CHECKING:
         length_bias,
     )
     from .significance import (
+        PairedT,
         RankerComparison,
         RankerTable,
         SignedRanks,
         compare_rankers,
         compare_several_rankers,
+        paired_t_test,
         signed_rank_test,
     )
 

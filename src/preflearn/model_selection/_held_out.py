@@ -38,9 +38,18 @@ from ._tally import PairTally, share_in_order
 
 
 def read_problem(
-    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, event: Any = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    qid: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    event: Any = None,
 ) -> Problem | PathProblem | RefittedProblem:
-    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out."""
+    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out.
+
+    Groups are for estimators that hold rows out themselves.
+    """
     if has_closed_form(estimator):
         return Problem.read(clone(estimator), X, y, qid, sample_weight, event)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
@@ -49,7 +58,7 @@ def read_problem(
         raise ValueError(
             f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
-    return RefittedProblem(estimator, X, y, qid, event)
+    return RefittedProblem(estimator, X, y, qid, groups, event)
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ class SearchScores:
 
     Attributes
     ----------
-    alphas, scores : ndarray of shape (a,)
+    alphas : ndarray of shape (a,)
+    scores : ndarray of shape (a,), or (a, v) of each output
     folds : Folds or None
         None for pairs.
     by_fold : list of ndarray of shape (a, n_test, v)
@@ -125,7 +135,7 @@ class HeldOut:
         self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, event=None, verbose=0
     ) -> None:
         self.estimator = estimator
-        self.problem = read_problem(estimator, X, y, qid, sample_weight, event)
+        self.problem = read_problem(estimator, X, y, qid, sample_weight, groups, event)
         self.verbose = verbose
         self._X, self._qid, self._groups = X, qid, groups
 
@@ -210,12 +220,14 @@ class HeldOut:
         """
         return self.evaluate(scoring, cv, alphas).scores
 
-    def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
+    def evaluate(self, scoring=None, cv=None, alphas=None, *, per_output=False) -> SearchScores:
         """Scores and predictions from one pass over the folds.
 
         Parameters
         ----------
         scoring, cv, alphas : as in score
+        per_output : bool, default=False
+            Score each output by itself.
 
         Returns
         -------
@@ -232,7 +244,14 @@ class HeldOut:
         to_score = predictions
         if measure.compares_rows:
             to_score = self.problem.in_order(predictions, folds, grid, pooled=pooled)
-        scores = comparable.score(measure, self._truth, to_score)
+        y = self._truth
+        if per_output and self.problem.events is None:
+            outputs = [[k] for k in range(y.shape[1])]
+            each = [comparable.score(measure, y[:, k], [f[:, :, k] for f in to_score]) for k in outputs]
+            scores = np.stack(each, axis=1)
+        else:
+            scores = comparable.score(measure, y, to_score)
+            scores = scores[:, None] if per_output else scores
         return SearchScores(grid, scores, folds, predictions)
 
     def collect(self, found: SearchScores) -> Any:
@@ -248,22 +267,24 @@ class HeldOut:
         ----------
         alphas : as in predict
         pairs : int array of shape (p, 2), optional
-            All pairs i < j with different y by default; with censored times, those of which one outlived the other.
+            By default all pairs i < j with different y; of several outputs, those that differ in at least one; with
+            censored times, those of which one row outlived the other.
 
         Returns
         -------
         pairs : ndarray of shape (p, 2)
-        predictions : ndarray of shape (n_alphas, p, 2)
+        predictions : ndarray of shape (n_alphas, p, 2), or (n_alphas, p, 2, v) for v outputs
 
         Notes
         -----
-        All pairs cost O(m²) for an alpha, besides one factorisation for all of them and, with the full kernel, a
+        All pairs cost O(m² v) for an alpha, besides one factorisation for all of them and, with the full kernel, a
         product of an m × m matrix with itself for each.
         """
-        self._one_score()
+        self._scores_of_pairs()
         alphas = self._grid_for_pairs(alphas)
         pairs = pairs_to_order(self.problem) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
         found = self.problem.predict_pairs(pairs, alphas, self._groups, self.verbose)
+        found = found[:, :, :, 0] if self.problem.single else found
         return self.problem.at_home(pairs), self.problem.at_home(found)
 
     def tally(self, alphas=None) -> list[PairTally]:
@@ -277,7 +298,12 @@ class HeldOut:
         -------
         list of PairTally
         """
-        self._one_score()
+        scores = self._scores_of_pairs()
+        if scores.shape[1] != 1:
+            raise ValueError(
+                f"Pairs are counted by one score per row: found y with {scores.shape[1]} columns. Count each column "
+                "separately, or use leave_pair_out for the predictions of all."
+            )
         return self.problem.tally_pairs(self._grid_for_pairs(alphas), self._groups, self.verbose)
 
     def for_order(self, *, across_folds=False) -> HeldOut:
@@ -399,18 +425,15 @@ class HeldOut:
         scores, events = self.problem.scores, self.problem.events
         return scores if events is None else np.column_stack([scores, events])
 
-    def _one_score(self) -> None:
+    def _scores_of_pairs(self) -> np.ndarray:
         scores = self.problem.scores
-        if scores.shape[1] != 1:
-            raise ValueError(
-                f"Pairs are held out by one score per row: found y with {scores.shape[1]} columns."
-            )
         if not np.isfinite(scores).all():
             raise ValueError("y contains NaN or infinity.")
         if self.n_rows < 4:
             raise ValueError(
                 f"leave_pair_out needs at least four rows, two to hold out and two to train on: found {self.n_rows}."
             )
+        return scores
 
 
 def read_pair_scoring(scoring: Any) -> float:

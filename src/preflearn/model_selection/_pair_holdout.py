@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..squared.holdout.base import HoldOut, intercept_of_rest
 from ..squared.holdout.feature import FeatureHoldOut
 from ..squared.holdout.pair import PairSystem, has_pair_form, reduced_pair_predictions, tie_twins
 from ._basis_rows import refuse_folds_of_whole_basis
-from ._choice import rounding_of
+from ._choice import relative_rounding, rounding_of
 from ._tally import PairTally, tally_pairs
 
 if TYPE_CHECKING:
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 def predict_pairs(
     problem: Problem, pairs: np.ndarray, alphas: Sequence[float], groups: Any = None, verbose: int = 0
 ) -> np.ndarray:
-    """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2).
+    """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2, v).
 
     Parameters
     ----------
     problem : Problem
-        Of one output; rows are one global ranking, or a regression.
+        Rows are one global ranking, or a regression.
     pairs : int array of shape (p, 2)
     alphas : sequence of float
     groups : array-like of shape (m,), optional
@@ -39,6 +38,9 @@ def predict_pairs(
     verbose : int, default=0
         Count the training sets where they are held out one by one.
     """
+    if len(problem.tasks) > 1:  # comparisons of their own
+        outputs = [problem.with_targets(y) for y in problem.scores.T]
+        return np.concatenate([predict_pairs(one, pairs, alphas, groups, verbose) for one in outputs], axis=3)
     systems = _closed_forms(problem, alphas, groups)
     return np.stack(
         [
@@ -60,13 +62,18 @@ def tally_all_pairs(
     for alpha, system in zip(alphas, _closed_forms(problem, alphas, groups), strict=True):
         if system is None:
             pairs = pairs_to_order(problem)
-            tallies.append(tally_pairs(y, pairs, _predictions(problem, pairs, alpha, None, groups, verbose)))
+            f = _predictions(problem, pairs, alpha, None, groups, verbose)[:, :, 0]
+            tallies.append(tally_pairs(y, pairs, f))
             continue
+
+        def repair(pairs: np.ndarray, alpha: float = alpha) -> np.ndarray:
+            return _hold_out_each(problem, pairs, alpha)[:, :, 0]
+
         counts = system.counts(
             y,
             rounding_of(y, system.size, system.alpha),
             problem.twins,
-            partial(_hold_out_each, problem, alpha=alpha),
+            repair,
         )
         tallies.append(_tally(counts))
     return tallies
@@ -80,10 +87,11 @@ def order_of_rows(problem: Any) -> np.ndarray:
 
 def pairs_to_order(problem: Any) -> np.ndarray:
     """All pairs i < j of rows of which it is known which one is better, shape (p, 2)."""
-    order, events = order_of_rows(problem), problem.events
-    pairs = untied_pairs(order)
+    events = problem.events
     if events is None:
-        return pairs
+        return untied_pairs(problem.scores)
+    order = order_of_rows(problem)
+    pairs = untied_pairs(order)
     first = np.where(order[pairs[:, 0]] < order[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
     if not events[first].any():
         raise ValueError(NOBODY_OUTLIVED)
@@ -91,8 +99,11 @@ def pairs_to_order(problem: Any) -> np.ndarray:
 
 
 def untied_pairs(y: np.ndarray) -> np.ndarray:
-    """All pairs i < j of rows with different y, shape (p, 2)."""
-    i, j = np.nonzero(np.triu(y[:, None] != y[None, :], 1))
+    """All pairs i < j of rows that differ in y, of shape (m,), or in a column of it; shape (p, 2)."""
+    differ = np.zeros((y.shape[0], y.shape[0]), dtype=bool)
+    for column in y.reshape(y.shape[0], -1).T:
+        differ |= column[:, None] != column
+    i, j = np.nonzero(np.triu(differ, 1))
     if i.size == 0:
         raise ValueError("All y are equal: there is no pair with different scores to hold out.")
     return np.stack([i, j], axis=1)
@@ -121,10 +132,10 @@ def _predictions(
     groups: Any,
     verbose: int,
 ) -> np.ndarray:
-    """The predictions at one alpha, shape (p, 2)."""
+    """The predictions at one alpha, shape (p, 2, v)."""
     if system is not None:
         f = _with_intercept(problem, pairs, system.predictions(pairs))
-        bad = system.unstable(pairs) | np.isnan(f).any(axis=1)
+        bad = system.unstable(pairs) | np.isnan(f).any(axis=(1, 2))
         if bad.any():
             f[bad] = _hold_out_each(problem, pairs[bad], alpha)
         return _tied(problem, f, pairs, system.size, system.alpha)
@@ -166,13 +177,9 @@ def _with_intercept(problem: Problem, pairs: np.ndarray, found: np.ndarray) -> n
     f = found[:, :2]
     if not problem.intercept:
         return f - found[:, 2:] if problem.to_compare else f
-    y = problem.scores[:, 0]
-    return (
-        f
-        + intercept_of_rest(y.shape[0], y.sum() - y[pairs].sum(axis=1), found[:, 2], f.sum(axis=1), 2)[
-            :, None
-        ]
-    )
+    y = problem.scores
+    y_rest = y.sum(axis=0) - y[pairs].sum(axis=1)
+    return f + intercept_of_rest(y.shape[0], y_rest, found[:, 2], f.sum(axis=1), 2)[:, None]
 
 
 def _tied(problem: Problem, f: np.ndarray, pairs: np.ndarray, size: float, alpha: float) -> np.ndarray:
@@ -180,10 +187,9 @@ def _tied(problem: Problem, f: np.ndarray, pairs: np.ndarray, size: float, alpha
     if not problem.to_compare:
         return f
     f = tie_twins(f, problem.twins[pairs])
-    spread = problem.scores if problem.events is None else np.array([0.0, 1.0])
-    close = np.abs(f[:, 0] - f[:, 1]) <= rounding_of(spread, size, alpha)
-    f[close] = f[close].mean(axis=1, keepdims=True)
-    return f
+    spread = np.ptp(problem.scores, axis=0) if problem.events is None else 1.0
+    close = np.abs(f[:, 0] - f[:, 1]) <= spread * relative_rounding(size, alpha)
+    return np.where(close[:, None], f.mean(axis=1, keepdims=True), f)
 
 
 def _tally(counts: np.ndarray) -> PairTally:
@@ -206,10 +212,10 @@ def _hold_out_each(
     task, routine = _routine(problem)
     counter = Counter("leave_pair_out", len(folds), "training sets", verbose)
     predictions = problem.predict_task(task, routine, folds, [alpha], counter)
-    out = np.empty((pairs.shape[0], 2))
+    out = np.empty((pairs.shape[0], 2, problem.scores.shape[1]))
     place = np.empty(problem.n_rows, dtype=np.int64)
     for number, fold in enumerate(folds):
         mine = np.flatnonzero(which == number)
         place[fold] = np.arange(fold.shape[0])
-        out[mine] = predictions[number][0, :, 0][place[pairs[mine]]]
+        out[mine] = predictions[number][0][place[pairs[mine]]]
     return out if routine is None else _tied(problem, out, pairs, routine.size, alpha)

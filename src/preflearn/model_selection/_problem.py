@@ -173,8 +173,8 @@ class Problem:
 
     # Training
 
-    def solve(self, alpha: float, *, with_mean: bool = True, stages: Stages | None = None) -> SquaredLossFit:
-        """The coefficients at one alpha; ``with_mean`` says whether `mean_prediction` is needed."""
+    def solve(self, alpha: Any, *, with_mean: bool = True, stages: Stages | None = None) -> SquaredLossFit:
+        """The coefficients at one alpha, or of each output at its own; ``with_mean`` asks for `mean_prediction`."""
         stages, tasks, rows = stages or Stages(None), self.tasks, None
         if not is_device_array(self.X):
             tasks = _without_weightless(tasks)
@@ -184,7 +184,7 @@ class Problem:
         # Another kernel may not be positive definite, which a matrix of some differences does not reveal.
         in_pairs = self.kernel.has_blocks and not with_mean and _has_pair_space(tasks)
         chosen = self._plan(
-            tasks, [alpha], purpose="train", n_pairs=tasks[0].n_comparisons if in_pairs else 0
+            tasks, np.ravel(alpha), purpose="train", n_pairs=tasks[0].n_comparisons if in_pairs else 0
         )
         if chosen.found is not None:
             stages.note(str(chosen.found.chosen))
@@ -508,7 +508,7 @@ class Problem:
     def predict_pairs(
         self, pairs: np.ndarray, alphas: Sequence[float], groups: Any, verbose: int
     ) -> np.ndarray:
-        """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2)."""
+        """Predictions for both rows of each pair by the model trained without the two, shape (n_alphas, p, 2, v)."""
         return predict_pairs(self, pairs, alphas, groups, verbose)
 
     def tally_pairs(self, alphas: Sequence[float], groups: Any, verbose: int) -> list[PairTally]:

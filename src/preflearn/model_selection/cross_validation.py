@@ -66,7 +66,7 @@ def cross_val_predict(
     >>> round(concordance(y, cross_val_predict(RankRLS(), X, y, qid=qid), qid), 3)
     1.0
     """
-    problem = read_problem(estimator, X, y, qid, sample_weight, event)
+    problem = read_problem(estimator, X, y, qid, sample_weight, groups, event)
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
     predictions = problem.predict_folds(folds, problem.read_alphas(None), counter)
@@ -84,9 +84,10 @@ def leave_pair_out(
     estimator : estimator
         `RLS` and `RankRLS` by algebra, anything else by refitting. A ranker treats the rows as one global ranking.
     X : as in the estimator's fit
-    y : array-like of shape (m,)
+    y : array-like of shape (m,) or (m, v)
     pairs : int array of shape (p, 2), optional
-        All pairs i < j with different y by default; with censored times those of which one row outlived the other.
+        By default all pairs i < j with different y; of several outputs, all that differ in at least one of them; with
+        censored times, those of which one row outlived the other.
     groups : array-like of shape (m,), optional
         All rows that share a group with one of the two leave the training with them.
     event : as in cross_val_predict
@@ -96,7 +97,7 @@ def leave_pair_out(
     Returns
     -------
     pairs : ndarray of shape (p, 2)
-    predictions : ndarray of shape (p, 2)
+    predictions : ndarray of shape (p, 2) or (p, 2, v)
 
     See Also
     --------
@@ -104,7 +105,9 @@ def leave_pair_out(
 
     Notes
     -----
-    All pairs cost O(m²) after one factorisation; for the score alone `leave_pair_out_tally` needs no array of pairs.
+    All pairs of v outputs cost O(m² v) after one factorisation, which the outputs share unless their comparisons
+    differ (ties left out, costs "unit" and "relative"). For the score alone `leave_pair_out_tally` needs no array of
+    pairs.
     Reference: Airola et al., "An experimental comparison of cross-validation techniques for estimating the area under
     the ROC curve", Computational Statistics and Data Analysis 55 (2011).
 

@@ -33,10 +33,7 @@ from ..comparisons import Groups, encode_queries, one_group
 from ..kernels.functions import n_items
 from ..numerics.namespace import as_host
 from ._held_out import HeldOut
-from ._refitting import refit_and_predict
-from ._splitters import QueryKFold
-from ._tally import PairTally, tally_pairs, tally_scores, winners
-from .intervals import (
+from ._intervals import (
     TRAINED_TOGETHER,
     freedom_of,
     interval_over_queries,
@@ -45,7 +42,10 @@ from .intervals import (
     placement_variance,
     wilson_interval,
 )
-from .performance import PerformanceEstimate, RocCurve
+from ._performance import PerformanceEstimate, RocCurve
+from ._refitting import refit_and_predict
+from ._splitters import QueryKFold
+from ._tally import PairTally, tally_pairs, tally_scores, winners
 
 _DEFAULT_SPLITS = 10
 _METHODS = ("leave-pair-out", "averaged", "pooled")
@@ -116,7 +116,7 @@ def estimate_auc(
     -----
     Leave-pair-out costs O(m²) after one factorisation for `RLS` and `RankRLS`, and a training per pair otherwise.
     Averages weigh folds by their number of pairs. The ROC curve of leave-pair-out ranks rows by the pairs that they win
-    in a tournament of all pairs. See `preflearn.model_selection.intervals` for the interval and why it holds.
+    in a tournament of all pairs. See `preflearn.model_selection._intervals` for the interval and why it holds.
 
     References
     ----------
@@ -180,7 +180,7 @@ def estimate_concordance(
     Notes
     -----
     With qid the interval is Student's over the queries, widened because their models share nearly all training rows;
-    see `preflearn.model_selection.intervals`. It costs one additional training.
+    see `preflearn.model_selection._intervals`. It costs one additional training.
 
     Examples
     --------
@@ -263,7 +263,7 @@ class _Data:
         if values.shape[0] > 2:
             return self.owners is None or self.owners.n_groups >= 4
         if self.owners is None:
-            return min(np.bincount(self.classes)) >= 2
+            return bool(np.bincount(self.classes).min() >= 2)
         low, high = (set(self.owners.codes[self.classes == k].tolist()) for k in (0, 1))
         return all(
             len(own) > 2 or (len(own) == 2 and not own & other) for own, other in ((low, high), (high, low))
@@ -396,7 +396,7 @@ def _some_pairs(order: np.ndarray) -> np.ndarray:
 def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
     """Of the model trained on all rows, by its predictions for the same pairs; takes one training."""
     every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every)[pairs]
+    fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every, groups=data.groups)[pairs]
     return optimism(
         data.order[pairs[:, 0]] - data.order[pairs[:, 1]],
         *(
@@ -557,7 +557,7 @@ def _estimate_queries(
         raise ValueError("no query has two rows with different y: there is nothing to compare.")
     clusters = _groups_of_queries(data.owners, queries, counted)
     every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every)
+    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every, groups=data.groups)
     variance, interval = interval_over_queries(
         per_query, data.order, scores, fitted, queries, clusters=clusters
     )

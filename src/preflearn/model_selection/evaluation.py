@@ -1,7 +1,7 @@
 r"""How good are given scores? Metrics of a ranking, each with a 95 % interval.
 
 With queries, a query is one independent trial: the interval is that of the mean over queries, by Student's t. Without,
-a share of pairs (concordance, AUC) has an interval from the placement values of its rows (:mod:`.intervals`); no other
+a share of pairs (concordance, AUC) has an interval from the placement values of its rows (:mod:`._intervals`); no other
 metric has one. The scores are taken as given: the intervals cover the randomness of the test rows, not that of the
 training rows.
 """
@@ -22,8 +22,8 @@ from ..metrics.by_query import check_rows
 from ..metrics.registry import full_name, metric_title, named_metric
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._intervals import freedom_of, mean_interval, placement_variance, wilson_interval
 from ._tally import tally_scores
-from .intervals import freedom_of, mean_interval, placement_variance, wilson_interval
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
 _SHARES_OF_PAIRS = ("concordance", "auc")

@@ -26,7 +26,7 @@ from ..shown_tables import ShownTable, align_columns, shows_itself
 from ..squared.holdout.base import rows_outside
 from ._folds import Folds, encode_groups, read_preference_folds, shuffled_folds
 from ._held_out import HeldOut
-from .intervals import mean_interval, wilson_interval
+from ._intervals import mean_interval, wilson_interval
 
 # Maximum number of training sets where whole groups or judges are held out.
 _N_FOLDS = 10

@@ -16,7 +16,7 @@ from ...errors import InputError
 from ...metrics import calibration_of_preferences
 from ...metrics.single_columns import best_feature_of_preferences
 from ...model_selection import HeldOut
-from ...model_selection.intervals import wilson_interval
+from ...model_selection._intervals import wilson_interval
 from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Calibration, Choice, Estimate, Roc, SetSizes
 from ...tables.data import PreferenceData
 from .options import TrainingOptions

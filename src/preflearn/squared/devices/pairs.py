@@ -26,7 +26,7 @@ from .squared_loss import apply_half, centred_kernel, half_blocks
 
 @dataclass(frozen=True)
 class DevicePairSystem:
-    """What the held-out pairs of one output are computed from; as `squared.holdout.pair.PairSystem`.
+    """What the held-out pairs are computed from; as `squared.holdout.pair.PairSystem`.
 
     Attributes
     ----------
@@ -34,8 +34,10 @@ class DevicePairSystem:
         Takes row numbers (a slice) to those rows of R.
     R_entries : callable
         Takes two equally long arrays of row numbers to those entries of R.
-    diagonal, x, t, mean_response : arrays of shape (m,)
-    mean_f, kappa, share, size, alpha : float
+    diagonal, mean_response : arrays of shape (m,)
+    x, t : arrays of shape (m, v)
+    mean_f : array of shape (v,)
+    kappa, share, size, alpha : float
     home : Home
     width : int
         Temporary numbers for each pair.
@@ -47,13 +49,13 @@ class DevicePairSystem:
     x: Any
     t: Any
     mean_response: Any
-    mean_f: float
+    mean_f: Any
     kappa: float
     share: float
     size: float
     alpha: float
     home: Home
-    width: int = 16
+    width: int = 0
 
     def counts(self, y: np.ndarray, rounding: float, twins: np.ndarray, repair: Any = None) -> np.ndarray:
         """For each row its held-out pairs with lower and with higher y: right, tied and all; shape (m, 6)."""
@@ -65,12 +67,12 @@ class DevicePairSystem:
         return np.zeros(pairs.shape[0], dtype=bool)
 
     def _count_blocks(self, y: np.ndarray, tolerance: float, twins: np.ndarray, repair: Any) -> Iterator[Any]:
-        xp, m = self.home.xp, y.shape[0]
+        xp, m, x, t = self.home.xp, y.shape[0], self.x[:, 0], self.t[:, 0]
         scores, same = self.home.put_as_is(y), self.home.put_as_is(twins)
         for rows in self.home.steps(m, 8 * m):
-            R, R_ii, x_i = self.R_rows(rows), self.diagonal[rows][:, None], self.x[rows][:, None]
-            v_i, v_j = solve_pairs(R, R_ii, self.diagonal, x_i, self.x, xp)
-            above = self.t[rows][:, None] + v_i - self.t - v_j
+            R, R_ii, x_i = self.R_rows(rows), self.diagonal[rows][:, None], x[rows][:, None]
+            v_i, v_j = solve_pairs(R, R_ii, self.diagonal, x_i, x, xp)
+            above = t[rows][:, None] + v_i - t - v_j
             lower, higher = scores[rows][:, None] > scores, scores[rows][:, None] < scores
             lost = xp.isnan(above) & (lower | higher)
             if bool(xp.any(lost)):
@@ -88,9 +90,10 @@ class DevicePairSystem:
         return self.home.put(differences)
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
-        """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""
-        out = np.empty((pairs.shape[0], 3))
-        for part in self.home.steps(pairs.shape[0], self.width):
+        """Predictions for both rows of each pair and the mean over all rows, shape (p, 3, v)."""
+        v = self.t.shape[1]
+        out = np.empty((pairs.shape[0], 3, v))
+        for part in self.home.steps(pairs.shape[0], self.width + 16 * v):
             out[part] = as_host(self._predict(pairs[part]))
         return out
 
@@ -131,18 +134,18 @@ def dual_device_pairs(X: Any, kernel: Kernel, task: Comparisons, alpha: float) -
     del G
     t = halves.target
     x = R @ t
-    mean_response, mean_f = home.zeros(m), 0.0
+    mean_response, mean_f = home.zeros(m), home.zeros(t.shape[1])
     if share:
         mean = apply_half((total / m)[:, None], halves, home)
         centre_both_sides(R, xp)
-        mean_response, mean_f = (R @ mean)[:, 0], float(xp.sum(mean * x))
+        mean_response, mean_f = (R @ mean)[:, 0], xp.sum(mean * x, axis=0)
     flat = xp.reshape(R, (-1,))
     return DevicePairSystem(
         R_rows=lambda rows: R[rows, :],
         R_entries=lambda i, j: xp.take(flat, i * m + j, axis=0),
         diagonal=xp.asarray(xp.linalg.diagonal(R), copy=True),
-        x=x[:, 0],
-        t=t[:, 0],
+        x=x,
+        t=t,
         mean_response=mean_response,
         mean_f=mean_f,
         kappa=kappa,
@@ -164,9 +167,9 @@ def feature_device_pairs(source: FeatureDeviceHoldOut, alpha: float) -> DevicePa
     w = D[:, None] * source.c
     t = source.halves.target
     x = (t - T @ w) / alpha
-    mean_response, mean_f = home.zeros(m), 0.0
+    mean_response, mean_f = home.zeros(m), home.zeros(t.shape[1])
     if share:
-        mean_response, mean_f = T @ (D * source.mean), float(xp.sum(source.mean * w[:, 0]))
+        mean_response, mean_f = T @ (D * source.mean), source.mean @ w
 
     def rows_of(rows: slice) -> Any:
         return (_unit_rows(rows, m, home) - (T[rows, :] * D) @ T.T - share) / alpha
@@ -178,8 +181,8 @@ def feature_device_pairs(source: FeatureDeviceHoldOut, alpha: float) -> DevicePa
         R_rows=rows_of,
         R_entries=entries,
         diagonal=(1.0 - share - (T * T) @ D) / alpha,
-        x=x[:, 0],
-        t=t[:, 0],
+        x=x,
+        t=t,
         mean_response=mean_response,
         mean_f=mean_f,
         kappa=kappa,
@@ -187,7 +190,7 @@ def feature_device_pairs(source: FeatureDeviceHoldOut, alpha: float) -> DevicePa
         size=source.size,
         alpha=alpha,
         home=home,
-        width=16 + 4 * T.shape[1],
+        width=4 * T.shape[1],
     )
 
 

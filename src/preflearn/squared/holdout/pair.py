@@ -40,15 +40,15 @@ def has_pair_form(comparisons: Comparisons) -> bool:
 
 @dataclass(frozen=True)
 class PairSystem:
-    """What the held-out pairs of one output are computed from. R and x may have a common factor.
+    """What the held-out pairs are computed from; all outputs share R. R and x may have a common factor.
 
     Attributes
     ----------
-    diagonal : ndarray of shape (m,)
-        Of R.
-    x, t, mean_response : ndarray of shape (m,)
-        R t, t, and β: the mean prediction that one unit of each dual variable adds.
-    mean_f : float
+    diagonal, mean_response : ndarray of shape (m,)
+        Of R; and β, the mean prediction that one unit of each dual variable adds.
+    x, t : ndarray of shape (m, v)
+        R t and t.
+    mean_f : ndarray of shape (v,)
     kappa : float
     share : float
         1 / m for a global ranking, 0 for plain regression.
@@ -56,8 +56,10 @@ class PairSystem:
         The trace of G, or its largest eigenvalue, and λ of the training on m - 2 rows in the same unit.
     R, H : ndarray of shape (m, m) or None
         H where λ is so large that it had to be formed.
-    fitted, hat : ndarray of shape (m,) or None
-        H t and the diagonal of H, with H or with features.
+    fitted : ndarray of shape (m, v) or None
+        H t, with H or with features.
+    hat : ndarray of shape (m,) or None
+        The diagonal of H, likewise.
     source : FeatureHoldOut or None
         Where R and H come from, block by block, when there are features.
     """
@@ -66,7 +68,7 @@ class PairSystem:
     x: np.ndarray
     t: np.ndarray
     mean_response: np.ndarray
-    mean_f: float
+    mean_f: np.ndarray
     kappa: float
     share: float
     size: float
@@ -89,6 +91,7 @@ class PairSystem:
         Parameters
         ----------
         y : ndarray of shape (m,)
+            Of the only output.
         rounding : float
             Predictions that differ by no more than this are tied.
         twins : int64 array of shape (m,)
@@ -96,7 +99,7 @@ class PairSystem:
         repair : callable, optional
             Takes pairs whose small system is ill conditioned to their predictions, shape (p, 2).
         """
-        columns = (self.diagonal, self.x, self.t, y, twins)
+        columns = (self.diagonal, self.x[:, 0], self.t[:, 0], y, twins)
         tolerance = self.kappa * rounding
         if self._in_loop:
             from .._loops import pair_order
@@ -124,7 +127,7 @@ class PairSystem:
 
     def _repaired(self, pairs: np.ndarray, repair: Callable[[np.ndarray], np.ndarray] | None) -> np.ndarray:
         """Predictions minus what they have in common, shape (p, 2)."""
-        found = self._predict(pairs)
+        found = self.predictions(pairs)[:, :, 0]
         f, bad = found[:, :2] - found[:, 2:], self.unstable(pairs)
         if repair is not None and bad.any():
             f[bad] = repair(pairs[bad])
@@ -140,15 +143,13 @@ class PairSystem:
         return np.minimum(determinant, np.minimum(self.diagonal[i], self.diagonal[j])) < STABLE
 
     def predictions(self, pairs: np.ndarray) -> np.ndarray:
-        """Predictions for both rows of each pair and the mean over all rows, shape (p, 3)."""
-        return self._predict(pairs)
-
-    def _predict(self, pairs: np.ndarray) -> np.ndarray:
+        """Predictions for both rows of each pair and the mean over all rows, shape (p, 3, v)."""
         predict = self._predict_plainly if self.source is None and self.H is None else self._predict_by_hat
-        width = 16 if self.source is None else 4 * self.source.s.shape[0]
+        v = self.t.shape[1]
+        width = 16 * v if self.source is None else 4 * self.source.s.shape[0] + 16 * v
         step = max(1, _BLOCK_ENTRIES // width)
         parts = [predict(pairs[k : k + step]) for k in range(0, pairs.shape[0], step)]
-        return np.concatenate(parts) if parts else np.empty((0, 3))
+        return np.concatenate(parts) if parts else np.empty((0, 3, v))
 
     def _row_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         if self.R is not None:
@@ -182,14 +183,16 @@ class PairSystem:
     def _predict_by_hat(self, pairs: np.ndarray) -> np.ndarray:
         assert self.fitted is not None and self.hat is not None
         i, j = pairs[:, 0], pairs[:, 1]
-        R_ij, H_ij = self._entries(pairs)
-        R_ii, R_jj = self.diagonal[i], self.diagonal[j]
+        R_ij, H_ij = (entries[:, None] for entries in self._entries(pairs))
+        (R_ii, hat_i, response_i), (R_jj, hat_j, response_j) = (
+            [values[k][:, None] for values in (self.diagonal, self.hat, self.mean_response)] for k in (i, j)
+        )
         v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, self.x[i], self.x[j])
-        level = self.mean_f + self.mean_response[i] * v_i + self.mean_response[j] * v_j
+        level = self.mean_f + response_i * v_i + response_j * v_j
         return np.stack(
             [
-                level + (self.fitted[i] + self.hat[i] * v_i + H_ij * v_j) / self.kappa,
-                level + (self.fitted[j] + self.hat[j] * v_j + H_ij * v_i) / self.kappa,
+                level + (self.fitted[i] + hat_i * v_i + H_ij * v_j) / self.kappa,
+                level + (self.fitted[j] + hat_j * v_j + H_ij * v_i) / self.kappa,
                 level,
             ],
             axis=1,
@@ -204,15 +207,15 @@ def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any, xp: Any = n
 
 
 def pair_predictions(
-    R_ij: Any, ends: Sequence[Sequence[Any]], mean_f: float, kappa: float, share: float, xp: Any = np
+    R_ij: Any, ends: Sequence[Sequence[Any]], mean_f: Any, kappa: float, share: float, xp: Any = np
 ) -> Any:
-    """Predictions for both rows of many pairs and the mean over all rows, shape (p, 3). NumPy or device arrays.
+    """Predictions for both rows of many pairs and the mean over all rows, shape (p, 3, v). NumPy or device arrays.
 
     ``ends`` holds the diagonal of R, x, t and β at the first row of each pair, and at the second.
     """
     (R_ii, x_i, t_i, response_i), (R_jj, x_j, t_j, response_j) = ends
-    v_i, v_j = solve_pairs(R_ij, R_ii, R_jj, x_i, x_j, xp)
-    level = mean_f + response_i * v_i + response_j * v_j
+    v_i, v_j = solve_pairs(R_ij[:, None], R_ii[:, None], R_jj[:, None], x_i, x_j, xp)
+    level = mean_f + response_i[:, None] * v_i + response_j[:, None] * v_j
     spread = share * (v_i + v_j)
     return xp.stack(
         [level + (t_i + v_i - spread) / kappa, level + (t_j + v_j - spread) / kappa, level], axis=1
@@ -260,7 +263,6 @@ def dual_pair_system(
     ----------
     K : ndarray of shape (m, m), C-contiguous
     comparisons : Comparisons
-        Of one output.
     alpha : float
         λ of the estimator.
     kernel_means : ndarray of shape (1, m), optional
@@ -311,17 +313,17 @@ def _from_resolvent(
     mean: np.ndarray | None,
     scales: tuple[float, float, float, float],
 ) -> PairSystem:
-    """The system of the first output; R is symmetric, and overwritten. H = G R where λ is large."""
+    """R is symmetric, and overwritten. H = G R where λ is large."""
     alpha, kappa, share, trace = scales
-    t = comparisons.half_target[:, 0]
+    t = comparisons.half_target
     if H is not None:
         R *= alpha  # near the identity, so that no determinant vanishes
     x = R @ t
-    mean_response, mean_f = np.zeros(t.shape[0]), 0.0
+    mean_response, mean_f = np.zeros(t.shape[0]), np.zeros(t.shape[1])
     if mean is not None:
         factor = 1.0 if H is None else 1.0 / alpha
         centre_both_sides(R)
-        mean_response, mean_f = factor * (R @ mean), factor * float(mean @ x)
+        mean_response, mean_f = factor * (R @ mean), factor * (mean @ x)
     return PairSystem(
         np.diagonal(R).copy(),
         x,
@@ -345,14 +347,14 @@ def feature_pair_system(source: FeatureHoldOut, alpha: float) -> PairSystem:
     alpha, kappa, share = pair_scale(comparisons, alpha)
     assert source.T is not None
     D = source.shrink(alpha)
-    w = D * source.c[:, 0]
-    t = comparisons.half_target[:, 0]
+    w = D[:, None] * source.c
+    t = comparisons.half_target
     fitted = source.T @ w
     hat = np.square(source.T) @ D
-    mean_response, mean_f = np.zeros(t.shape[0]), 0.0
+    mean_response, mean_f = np.zeros(t.shape[0]), np.zeros(t.shape[1])
     if share:
         # β = (mean of Z) D Tᵀ: the mean prediction that one unit of each dual variable adds.
-        mean_response, mean_f = source.T @ (D * source.mean), float(source.mean @ w)
+        mean_response, mean_f = source.T @ (D * source.mean), source.mean @ w
     return PairSystem(
         1.0 - share - hat,
         t - fitted,
@@ -378,7 +380,7 @@ def pair_scale(comparisons: Comparisons, alpha: float) -> tuple[float, float, fl
 
 
 def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: float) -> np.ndarray:
-    """Predictions for both rows of each pair, and the mean over all rows, when basis vectors leave too; shape (p, 3).
+    """Predictions for both rows of each pair and their mean over all rows when basis vectors leave too; (p, 3, v).
 
     With y = κ (z - z̄) and the constraints e of the basis vectors among the pair, w' = w - D (Y a + E b) where
     [Yᵀ D Y - Γ, Yᵀ D E; Eᵀ D Y, Eᵀ D E] [a; b] = [Yᵀ w - Γ p; Eᵀ w], Γ = E_HᵀC E_H and Γ p = κ (s_H - s̄). The 4 × 4
@@ -387,9 +389,9 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
     comparisons = source.comparisons
     alpha, kappa, share = pair_scale(comparisons, alpha)
     D = source.shrink(alpha)
-    w = D * source.c[:, 0]
+    w = D[:, None] * source.c
     assert source.removed_basis is not None
-    out = np.empty((pairs.shape[0], 3))
+    out = np.empty((pairs.shape[0], 3, w.shape[1]))
     step = max(1, _BLOCK_ENTRIES // (4 * D.shape[0]))
     for start in range(0, pairs.shape[0], step):
         part = pairs[start : start + step]
@@ -405,11 +407,10 @@ def reduced_pair_predictions(source: FeatureHoldOut, pairs: np.ndarray, alpha: f
         blank, corner = np.nonzero(number < 0)
         system[blank, 2 + corner, 2 + corner] = 1.0
         rhs = columns @ w
-        rhs[:, :2] -= comparisons.half_target[part, 0]
-        solved = np.linalg.solve(system, rhs[:, :, None])
-        weights = w - (image.transpose(0, 2, 1) @ solved)[:, :, 0]
-        out[start : start + step, :2] = np.einsum("khc,kc->kh", Z, weights)
-        out[start : start + step, 2] = weights @ source.mean
+        rhs[:, :2] -= comparisons.half_target[part]
+        solved = np.linalg.solve(system, rhs)
+        wanted = np.concatenate([Z, np.broadcast_to(source.mean, (len(part), 1, D.shape[0]))], axis=1)
+        out[start : start + step] = wanted @ w - (wanted @ image.transpose(0, 2, 1)) @ solved
     return out
 
 
