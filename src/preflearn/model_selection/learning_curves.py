@@ -5,7 +5,9 @@ and measured on the queries of the fold. The folds and their test queries are th
 of the curve can be compared.
 
 What more queries would bring is extrapolated by a power law, score(n) = a - b n^-c with b >= 0 and a at most the best
-possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries.
+possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries, of which
+the deviations are multiplied by (2 - 1 / J)^½ for J folds. That is what a correlation of 1 / J between folds, whose
+training rows overlap, adds to the variance of their mean (Nadeau and Bengio; twice the variance for leave-one-out).
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Extension:
     n_queries : ndarray of shape (k,)
     scores : ndarray of shape (k,)
     low, high : ndarray of shape (k,)
-        95 % interval. It reflects the randomness of the held-out queries, not whether a power law holds.
+        95 % interval. It reflects the randomness of the held-out queries and of the training queries that the folds
+        share, not whether a power law holds.
     """
 
     n_queries: np.ndarray
@@ -74,6 +77,8 @@ class LearningCurve:
         The score of each held-out query.
     n_rows : ndarray of shape (s,) or None
         Training rows of each point, on average over folds.
+    n_splits : int
+        Folds of queries.
     """
 
     n_queries: np.ndarray
@@ -84,6 +89,7 @@ class LearningCurve:
     scoring: str
     values: np.ndarray | None = None
     n_rows: np.ndarray | None = None
+    n_splits: int = 3
 
     @property
     def still_rises(self) -> bool:
@@ -127,7 +133,9 @@ class LearningCurve:
             raise ValueError(f"Numbers of queries must be at least 1: found {float(n_new.min()):g}.")
         rng, n_held_out = np.random.default_rng(0), self.values.shape[1]
         drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
-        means = np.column_stack([self.values.mean(axis=1), self.values[:, drawn].mean(axis=2)])
+        means = self.values.mean(axis=1)[:, None]
+        deviations = self.values[:, drawn].mean(axis=2) - means
+        means = np.column_stack([means, means + (2 - 1 / self.n_splits) ** 0.5 * deviations])
         found = _power_law(self.n_queries.astype(float), means, n_new)
         low, high = np.quantile(found[:, 1:], [0.025, 0.975], axis=1)
         return Extension(n_new.astype(np.int64), found[:, 0], low, high)
@@ -268,6 +276,7 @@ def learning_curve(
         scoring,
         values,
         n_rows,
+        n_splits,
     )
 
 
