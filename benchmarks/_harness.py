@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from preflearn import __version__
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba")
@@ -124,6 +127,24 @@ def machine() -> dict[str, Any]:
     return {"versions": versions, "cpus": affinity, "system": f"{platform.system()} {platform.machine()}"}
 
 
+def this_run() -> dict[str, str]:
+    """The command, the date and the commit of a measurement; a tree with uncommitted changes is marked by a plus."""
+
+    def git(*options: str) -> str:
+        done = subprocess.run(
+            ["git", *options], cwd=RESULTS.parent, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    changed = "+" if git("status", "--porcelain", "--untracked-files=no", "--", "../src") else ""
+    return {
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": git("rev-parse", "--short", "HEAD") + changed,
+        "version": __version__,
+    }
+
+
 def ratio_table(
     values: Mapping[str, float],
     baseline: str,
@@ -197,10 +218,19 @@ def report(
 
 
 def write_results(name: str, *results: Mapping[str, Any]) -> Path:
-    """Write results beside versions and processor count to ``benchmarks/results/<name>.json``."""
+    """Write results beside versions and processor count to ``benchmarks/results/<name>.json``.
+
+    Each result says when, by which command and at which commit it was measured, so that a file put together from
+    several runs says so; results that are kept from an earlier run keep what they say.
+    """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    content = {"benchmark": name, "machine": machine(), "results": list(results)}
+    run = this_run()
+    content = {
+        "benchmark": name,
+        "machine": machine(),
+        "results": [{**result, "measured": result.get("measured", run)} for result in results],
+    }
     path.write_text(json.dumps(content, indent=2) + "\n")
     print(f"\nwritten: {path.relative_to(RESULTS.parents[1])}")
     return path

@@ -107,6 +107,12 @@ def fitted_models() -> Zoo:
         "RiskControlledRanker": (
             RiskControlledRanker(pl.RankRLS(), risk=0.3).fit(X, (y > 0).astype(float), qid=qid), new,
         ),
+        "CoRankRLS": (
+            pl.CoRankRLS(views=[[0, 1], [2]], kernel="rbf", gamma="median")
+            .fit(X, np.where(qid < 4, y, np.nan), qid=qid), new,
+        ),
+        "CoRankRLS linear": (pl.CoRankRLS(views=[[0, 1], [2, 0]]).fit(X, both, qid=qid), new),
+        "OrdinalRanker": (pl.OrdinalRanker(cv=3).fit(X, np.digitize(y, [-0.5, 0.5])), new),
         "RankRFM": (pl.RankRFM([0.1, 1.0], max_rounds=1, cv=3).fit(X, y, qid=qid), new),
         "RankRFM full metric": (pl.RankRFM([0.1, 1.0], metric="full", max_rounds=1, cv=3).fit(X, y, qid=qid), new),
         "AutoRanker": (pl.AutoRanker(random_state=0).fit(X, y), new),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import struct
 from collections import Counter
@@ -389,6 +390,29 @@ def pair_counts(y, scores, weight=None):
 def concordance_of_query(y, scores, weight=None):
     concordant, _, tied, untied, _ = pair_counts(y, scores, weight)
     return (concordant + tied / 2) / untied if untied else np.nan
+
+
+def volume_of_query(y, scores, classes):
+    """The share of tuples, one row of each class, in the right order; t equal scores count 1 / t!."""
+    total = []
+    for rows in itertools.product(*(scores[y == c] for c in classes)):
+        fits = all(a <= b for a, b in itertools.pairwise(rows))
+        total.append(fits / math.prod(math.factorial(n) for n in Counter(rows).values()))
+    return np.mean(total) if total else np.nan
+
+
+def least_ordinal_cost(scores, codes, n_classes, cost):
+    """The least cost of any ascending thresholds, by trying all that are different."""
+    values = np.unique(scores)
+    places = [-np.inf, *(values[:-1] + values[1:]) / 2, np.inf]
+    return min(
+        ordinal_cost(np.searchsorted(thresholds, scores), codes, cost)
+        for thresholds in itertools.combinations_with_replacement(places, n_classes - 1)
+    )
+
+
+def ordinal_cost(predicted, codes, cost):
+    return int((np.abs(predicted - codes) if cost == "absolute" else predicted != codes).sum())
 
 
 def tau_b_of_query(y, scores):
@@ -1414,6 +1438,36 @@ def rating_by_newton(X, share, weight, P, cluster, n_items, margin=None):
     return _rating_summary(theta, H, P, X * pull[:, None], informed, cluster, n_items)
 
 
+def davidson_by_newton(X, U, share, weight, P, Q, cluster, n_items):
+    """Davidson's model as a choice among three outcomes, whose utilities are linear in all parameters together.
+
+    P and Q are the prior precisions of strengths with coefficients, and of what makes ties likely.
+    """
+    l, n = X.shape
+    utilities = [np.hstack([X / 2, 0 * U]), np.hstack([0 * X, U]), np.hstack([-X / 2, 0 * U])]
+    came = np.rint(2 - 2 * share).astype(int)
+    penalty = np.zeros((n + U.shape[1],) * 2)
+    penalty[:n, :n], penalty[n:, n:] = P, Q
+    common = np.r_[np.ones(n_items), np.zeros(len(penalty) - n_items)]
+    theta = np.zeros(len(penalty))
+    for _ in range(80):
+        g, informed = [], []
+        for k in range(l):
+            A = np.array([one[k] for one in utilities])
+            p = np.exp(A @ theta - (A @ theta).max())
+            p /= p.sum()
+            g.append(weight[k] * (A[came[k]] - p @ A))
+            informed.append(weight[k] * (A.T @ np.diag(p) @ A - np.outer(p @ A, p @ A)))
+        H = sum(informed) + penalty
+        step = np.linalg.solve(H + 1e-9 * np.outer(common, common), sum(g) - penalty @ theta)
+        theta = theta + step
+        if np.abs(step).max() < 1e-11:
+            break
+    told = _rating_summary(theta, H, penalty, np.array(g), informed, cluster, n_items)
+    kept = {name: None if told[name] is None else told[name][..., :n] for name in ("theta", "effective")}
+    return kept | {name: told[name][:n, :n] for name in ("covariance", "model")}
+
+
 def ranking_by_newton(rankings, weight, P, cluster):
     """The same of rankings, stage by stage; the last two places of a ranking are its last stage."""
     n = P.shape[0]
@@ -1456,3 +1510,34 @@ def _rating_summary(theta, H, P, g, informed, cluster, n_items):
         )
         effective = told.sum(axis=0) ** 2 / np.square(told).sum(axis=0)
     return {"theta": centre @ theta, "covariance": C, "model": model, "effective": effective}
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Several views
+# --------------------------------------------------------------------------------------------------------------
+
+
+def co_regularised(features, y, qid, alpha, agreement, **options):
+    """Predictions of every view that minimise the co-regularised loss, shape (views, m): all residuals in one list."""
+    m, ends = len(y), np.cumsum([0, *(F.shape[1] for F in features)])
+    known = np.flatnonzero(~np.isnan(y))
+    wide = [np.zeros((m, ends[-1])) for _ in features]
+    for F, columns, first in zip(features, wide, ends, strict=False):
+        columns[:, first : first + F.shape[1]] = F
+    rows, targets = [], []
+    for F in wide:
+        L, _ = dense_comparisons(y[known], qid[known], **options)
+        for i, j in itertools.combinations(range(len(known)), 2):
+            if L[i, j] == 0:
+                continue
+            difference = y[known[i]] - y[known[j]]
+            wanted = np.sign(difference) if options.get("cost") == "unit" else difference
+            rows.append(np.sqrt(-L[i, j]) * (F[known[i]] - F[known[j]]))
+            targets.append(np.sqrt(-L[i, j]) * wanted)
+    for F, G in itertools.combinations(wide, 2):
+        rows.extend(np.sqrt(agreement) * (F - G)[np.isnan(y)])
+        targets.extend([0.0] * int(np.isnan(y).sum()))
+    rows.extend(np.sqrt(alpha) * np.eye(ends[-1]))
+    targets.extend([0.0] * int(ends[-1]))
+    w = np.linalg.lstsq(np.array(rows), np.array(targets), rcond=None)[0]
+    return np.array([F @ w for F in wide])

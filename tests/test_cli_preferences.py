@@ -174,7 +174,7 @@ def test_options_that_would_be_ignored(folder, call, tmp_path):
         (("train", prefs, *TEXTS, "--learner", "rls", "-o", tmp_path / "x"), "--learner"),
         (("train", prefs, "--target", "chosen", "--judge", "judge", "-o", tmp_path / "x"), "--judge"),
         (("train", prefs, *TEXTS, "--preferences", prefs, "-o", tmp_path / "x"), "one of them"),
-        (("predict", folder / "m", prefs), "--chosen"),
+        (("predict", folder / "m", prefs, "--no-query"), "--chosen"),
         (("evaluate", folder / "m", prefs, *TEXTS, "--metric", "map"), "--metric"),
     ]:
         status, out, err = call(*arguments)

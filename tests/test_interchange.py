@@ -190,6 +190,6 @@ def test_answers_are_exported_for_trainers(asked, tmp_path):
     from preflearn.cli.preferences import export_preferences
 
     items, answers = asked
-    assert export_preferences(items, answers, tmp_path / "dpo.jsonl") == 4
+    assert export_preferences(items, answers, tmp_path / "dpo.jsonl").n == 4
     first = json.loads((tmp_path / "dpo.jsonl").read_text().splitlines()[0])
     assert first == {"prompt": "p", "chosen": "good", "rejected": "tiny", "judge": "ann"}

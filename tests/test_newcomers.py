@@ -105,6 +105,8 @@ def test_at_a_page_of_comparisons(ok, tmp_path):
         ok("train", "flats.csv", "--preferences", "said.jsonl", "--features", "size", "--json")
     )
     assert found["counts"]["preferences"] == 6
+    ok("ask", "flats.csv", "--answers", "said.jsonl", "--export", "dpo.jsonl")
+    assert json.loads(Path("dpo.jsonl").read_text().splitlines()[0])["chosen"].startswith("flat ")
     scores = ok("predict", "flats.preflearn", "flats.csv").splitlines()
     assert scores[0].startswith("name,score,rank") and scores[-1].endswith(",1")
 
@@ -124,10 +126,13 @@ def test_with_chosen_and_rejected_texts(ok):
     trained = " ".join(ok("train", "prefs.jsonl", "--report", "report.html").split())
     assert "1 row with an empty text was left out" in trained and "prompt" in trained
     Path("candidates.csv").write_text("prompt,text\nq,vague rude\nq,clear exact\n")
-    assert [line[-1] for line in ok("predict", "prefs.preflearn", "candidates.csv").splitlines()[1:]] == [
-        "2",
-        "1",
+    lines = [line.split(",") for line in ok("predict", "prefs.preflearn", "candidates.csv").splitlines()]
+    assert [(line[1], line[-1]) for line in lines] == [
+        ("text", "rank"),
+        ("vague rude", "2"),
+        ("clear exact", "1"),
     ]
+    assert ok("predict", "prefs.preflearn", "prefs.jsonl").startswith("prompt,chosen,rejected,score,prefers")
 
 
 def test_from_scikit_learn():

@@ -35,8 +35,10 @@ REFUSED = [(name, *refusal) for name in options.FAMILIES for refusal in options.
 def hold_out(case: options.Combination, chosen: dict) -> tuple[np.ndarray, list[float]]:
     """Held-out predictions as a user asks for them, shape (alphas, m, ...), and the alphas."""
     alphas = [chosen["alpha"], 30 * chosen["alpha"]]
-    if chosen["alphas"] == "search":
+    if chosen["alphas"].startswith("search"):
         model = search(case, chosen, alphas).fit(case.X, case.y, **case.labels)
+        if chosen["alphas"] == "search per output":
+            check_each_output(case, chosen, model)
         return model.cv_predictions_, alphas
     if chosen["alphas"] == "two":
         return HeldOut(case.estimator, case.X, case.y, **case.labels).predict(case.cv, alphas), alphas
@@ -46,7 +48,24 @@ def hold_out(case: options.Combination, chosen: dict) -> tuple[np.ndarray, list[
 
 def search(case: options.Combination, chosen: dict, alphas: list[float]):
     parameters = {name: value for name, value in case.estimator.get_params().items() if name != "alpha"}
+    if chosen["alphas"] == "search per output":
+        parameters["alpha_per_output"] = True
     return SEARCHES[chosen["learner"]](alphas, cv=case.cv, keep_predictions=True, **parameters)
+
+
+def check_each_output(case: options.Combination, chosen: dict, model) -> None:
+    """The model at the chosen alphas is that of each output trained at its own."""
+    labels = {name: value for name, value in case.labels.items() if name != "groups"}
+    if chosen["learner"] == "RLS":
+        labels.pop("qid", None)
+    columns = case.y.reshape(len(case.y), -1).T
+    assert model.alpha_.shape == (len(columns),) and model.cv_scores_.shape == (2, len(columns))
+    found = model.predict(case.X).reshape(len(case.y), -1)
+    for y, alpha, scores, f in zip(columns, model.alpha_, model.cv_scores_.T, found.T, strict=True):
+        assert scores[list(model.alphas_).index(alpha)] >= np.nanmax(scores) - 1e-12
+        expected = clone(case.estimator).set_params(alpha=alpha).fit(case.X, y, **labels).predict(case.X)
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(f, expected, rtol=0, atol=tolerance(chosen) * max(scale, 1e-12))
 
 
 def refit(case: options.Combination, alpha: float) -> np.ndarray:

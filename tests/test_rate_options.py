@@ -52,7 +52,7 @@ def check(options):
     rows = [found.items.index(item) for item in board["item"]]
     for name, sign in (("rating", 0), ("lower", -1), ("upper", 1)):
         np.testing.assert_allclose(board[name], shift + POINTS * (f + sign * q[:n] * se[:n])[rows], atol=0.02)
-    if options["covariates"]:
+    if options["covariates"] or options["first_side"]:
         effects = columns_of(found.covariates)
         beta = truth["theta"][n:]
         np.testing.assert_allclose(effects["coefficient"], beta, atol=1e-5)

@@ -54,7 +54,7 @@ def test_pages_isolate_names(tmp_path):
 def test_text_has_one_line_for_each_item_and_no_control_characters():
     found, names = odd_ratings()
     text = str(found)
-    assert len(text.splitlines()) == 2 + len(names) + 1
+    assert len(text.splitlines()) == 2 + len(names) + 2
     assert "\x1b" not in text and "\u202e" not in text and "gpt\\u202e4\\u001b[31m" in text
     boards = found.boards(["c\u202ed", "e\nf"] * 15)
     assert "\u202e" not in str(boards) and "\n" not in str(boards)

@@ -167,7 +167,7 @@ def test_an_ill_conditioned_system_is_corrected_not_repeated_by_features(monkeyp
     model, basis = ill_conditioned_sums()
     with patch.object(reduced, "sums_may_do", lambda *args: False):
         wanted = model.fit(X, Y, qid=QID).predict(X)
-    monkeypatch.setattr(reduced, "solve_primal", refuse)
+    monkeypatch.setattr(reduced, "solve_primal_path", refuse)
     found = model.fit(X, Y, qid=QID).predict(X)
     np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 

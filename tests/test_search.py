@@ -18,6 +18,7 @@ import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import (
+    ConformalRanker,
     cross_val_predict,
     leave_pair_out,
     leave_pair_out_tally,
@@ -88,6 +89,101 @@ def test_regression_is_scored_by_r2_of_leave_one_out():
     assert hasattr(model, "intercept_")
     without = RLSCV(ALPHAS, fit_intercept=False).fit(X, y)
     assert not hasattr(without, "intercept_")
+
+
+def outputs_of_their_own(m=60):
+    """Outputs of different noise, which want different alphas."""
+    X, y, qid = make_data(m)
+    noise = np.random.default_rng(1).normal(size=(m, 3))
+    return X, np.round(y[:, None] + noise * [0.0, 1.0, 4.0], 1), qid
+
+
+@pytest.mark.filterwarnings("ignore:The best alpha")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"solver": "dual"},
+        {"solver": "cg"},
+        {"kernel": "rbf"},
+        {"kernel": "rbf", "cost": "relative"},
+        {"kernel": "rbf", "ties": "exclude", "weighting": "query"},
+        {"kernel": "rbf", "basis": np.arange(0, 60, 3)},
+        {"kernel": "rbf", "basis": np.arange(0, 60, 3), "solver": "cg"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("learner", [RankRLSCV, RLSCV])
+def test_an_alpha_for_each_output_is_what_it_would_choose_alone(learner, options, monkeypatch):
+    monkeypatch.setattr("preflearn.squared.representations.reduced._STORED_BYTES", len(options) << 9)
+    X, Y, qid = outputs_of_their_own()
+    if learner is RLSCV:
+        options = {
+            name: value for name, value in options.items() if name not in ("cost", "ties", "weighting")
+        }
+    model = learner(ALPHAS, alpha_per_output=True, keep_predictions=True, cv=5, **options).fit(X, Y, qid=qid)
+    assert model.cv_scores_.shape == (5, 3) and model.cv_predictions_.shape == (5, 60, 3)
+    near = {"rtol": 1e-3, "atol": 1e-3} if options.get("solver") == "cg" else {"rtol": 1e-6, "atol": 1e-8}
+    for k, y in enumerate(Y.T):
+        alone = learner(ALPHAS, cv=5, **options).fit(X, y, qid=qid)
+        assert model.alpha_[k] == alone.alpha_
+        np.testing.assert_allclose(model.cv_scores_[:, k], alone.cv_scores_, atol=1e-6)
+        np.testing.assert_allclose(model.predict(X)[:, k], alone.predict(X), **near)
+    best = model.cv_scores_.max(axis=0)
+    assert model.best_score_ == pytest.approx(best.mean()) and len(set(model.alpha_)) > 1
+
+
+@pytest.mark.filterwarnings("ignore:The best alpha")
+def test_a_kernel_grid_with_an_alpha_for_each_output():
+    X, Y, qid = outputs_of_their_own()
+    grid = {"gamma": [0.01, 0.3, 3.0]}
+    model = RankRLSCV(ALPHAS, kernel="rbf", kernel_grid=grid, alpha_per_output=True).fit(X, Y, qid=qid)
+    tried = [
+        RankRLSCV(ALPHAS, kernel="rbf", gamma=gamma, alpha_per_output=True).fit(X, Y, qid=qid)
+        for gamma in grid["gamma"]
+    ]
+    best = max(tried, key=lambda one: one.best_score_)
+    assert model.best_kernel_ == {"gamma": best.gamma} and model.best_score_ == best.best_score_
+    np.testing.assert_allclose(model.predict(X), best.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore:The best alpha")
+def test_outputs_with_alphas_of_their_own_share_one_factorisation(monkeypatch):
+    from preflearn.squared.holdout import dual
+
+    made = []
+    monkeypatch.setattr(
+        dual, "TridiagonalForm", lambda *a, real=dual.TridiagonalForm: made.append(1) or real(*a)
+    )
+    X, Y, qid = outputs_of_their_own()
+    RankRLSCV(kernel="rbf", alpha_per_output=True).fit(X, Y, qid=qid)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model, X, Y, qid: model.fit_pairs(X, [[0, 1], [2, 3]]), "Preferences.*alpha_per_output=True"),
+        (lambda model, X, Y, qid: model.fit_stream([(X, Y, qid)]), "fit_stream.*alpha_per_output=False"),
+        (
+            lambda model, X, Y, qid: model.set_params(cv="leave-pair-out").fit(X, Y),
+            "leave-pair-out.*alpha_per_output=False",
+        ),
+        (
+            lambda model, X, Y, qid: model.fit(X, Y, qid=qid).predict(X, return_std=True),
+            "Standard deviations.*alpha_per_output",
+        ),
+        (lambda model, X, Y, qid: model.fit(X, Y, qid=qid).plot_cv_scores(), r"cv_scores_\[:, k\]"),
+        (
+            lambda model, X, Y, qid: ConformalRanker(model, coverage=0.5).fit(X, Y[:, 0], qid=qid),
+            "alpha_per_output=False",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The best alpha")
+def test_what_takes_one_alpha_refuses_one_for_each_output(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(RankRLSCV(ALPHAS, alpha_per_output=True), *outputs_of_their_own())
 
 
 @pytest.mark.filterwarnings("ignore:The best alpha")

@@ -176,6 +176,31 @@ def test_outputs_and_rows_in_several_folds_do_not_count_as_more_queries():
     assert again.standard_error > 0.9 * once.standard_error
 
 
+def test_outputs_with_an_alpha_each_choose_for_themselves():
+    X, y, qid = drawn(9, n_queries=8, signal=1.0)
+    Y = np.stack([y, np.random.default_rng(1).normal(size=len(y))], axis=1)
+    model = RankRLSCV(ALPHAS, alpha_per_output=True).fit(X, Y, qid=qid)
+    tables = np.stack([cross_val_predict(RankRLS(a), X, Y, qid=qid) for a in ALPHAS])
+    values = []
+    for k in range(2):
+
+        def score(rows, f, k=k):
+            return concordance(Y[rows, k], f, qid[rows])
+
+        chosen = oracles.nested_choice(tables[:, :, k], whole(qid), score)
+        values.append(concordance(Y[:, k], chosen, qid))
+    assert model.estimate_.value == pytest.approx(np.mean(values), abs=0.003)
+
+
+def test_groups_that_share_queries_are_one():
+    X, y, qid = drawn(10, n_queries=12)
+    groups = np.where(
+        np.arange(len(y)) % 2, qid // 3, 100 + qid
+    )  # half of the rows tie three queries together
+    found = RankRLSCV(ALPHAS).fit(X, y, qid=qid, groups=groups).estimate_
+    assert "4 groups" in found.interval_method and found.counted.endswith(f"12 queries, {len(y)} rows")
+
+
 def test_the_estimate_of_noise_is_one_half_and_the_best_score_is_not():
     values, best = [], []
     for seed in range(60):

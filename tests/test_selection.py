@@ -518,8 +518,6 @@ def test_bad_questions_are_refused():
         HeldOut(RankRLS(), X, Y).score("ndcg", "leave-pair-out")
     with pytest.raises(ValueError, match="Ridge|LogisticRegression has no parameter alpha"):
         HeldOut(LogisticRegression(), X, Y > 1).predict(3, [1.0])
-    with pytest.raises(ValueError, match="one score per row"):
-        HeldOut(RankRLS(), X, np.stack([Y, Y], axis=1)).pairs()
     with pytest.raises(ValueError, match="at least two queries"):
         HeldOut(RankRLS(), X, Y, qid=np.zeros(M)).predict("leave-query-out")
 

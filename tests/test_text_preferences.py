@@ -93,15 +93,29 @@ def test_evaluate_knows_the_columns_of_the_training(model, data, call):
     assert (status, err) == (0, "") and "36 preferences" in out
 
 
+def test_predict_knows_the_columns_of_the_training_and_says_what_each_pair_answers(model, data, call):
+    status, out, err = call("predict", model, data, "--json")
+    assert (status, err) == (0, "")
+    first = json.loads(out.splitlines()[0])
+    known = json.loads(data.read_text().splitlines()[0])
+    assert {name: first[name] for name in known} == known and list(first)[-2:] == ["score", "prefers"]
+    assert call("predict", model, data, "--text", "chosen")[1].startswith("prompt,chosen,score,rank\n")
+
+
 def test_candidates_are_reranked(model, call, tmp_path):
     path = tmp_path / "candidates.csv"
     path.write_text("prompt,answer\nq,wrong rude odd\nq,clear exact odd\nr,kind odd\nr,vague odd\n")
     status, out, err = call("predict", model, path)
     assert (status, err) == (0, "")
     lines = out.strip().split("\n")
-    assert lines[0] == "prompt,score,rank" and [line[-1] for line in lines[1:]] == ["2", "1", "1", "2"]
+    assert lines[0] == "prompt,answer,score,rank" and [line[-1] for line in lines[1:]] == ["2", "1", "1", "2"]
     texts = np.array(["wrong rude odd", "clear exact odd"], dtype=object)
-    assert float(lines[1].split(",")[1]) == pytest.approx(load_model(model).predict(texts)[0])
+    assert float(lines[1].split(",")[2]) == pytest.approx(load_model(model).predict(texts)[0])
+    assert lines[1].startswith("q,wrong rude odd,")
+    path.write_text("id,answer\n7,wrong rude odd\n9,clear exact odd\n")
+    assert call("predict", model, path)[1].split("\n")[0] == "id,score,rank"
+    assert call("predict", model, path, "-o", tmp_path / "s.trec", "-q")[0] == 0
+    assert {line.split()[2] for line in (tmp_path / "s.trec").read_text().splitlines()} == {"7", "9"}
     path.write_text("a,b\nx y,z\n")
     status, _, err = call("predict", model, path)
     assert status == 2 and "--text COLUMN" in err

@@ -211,4 +211,37 @@ def test_answers_are_exported_without_asking(tmp_path, capsys):
     assert json.loads((tmp_path / "dpo.jsonl").read_text()) == {
         "prompt": "p", "chosen": "two", "rejected": "one", "judge": "ann",
     }  # fmt: skip
+    assert "come from column 'text'" in capsys.readouterr().err
     assert run([*command[:3], str(tmp_path / "none.jsonl"), *command[4:]]) == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "text"),
+    [
+        ("name,story,place\na,once upon a time,by a lake\nb,it was night,in a wood\n", [], "story"),
+        (
+            "name,story,place\na,once upon a time,by a lake\nb,it was night,in a wood\n",
+            ["--text", "place"],
+            "place",
+        ),
+        ("name,price\na,3\nb,4\n", [], "name"),
+    ],
+)
+def test_exported_answers_have_texts_and_not_names(tmp_path, capsys, table, options, text):
+    """From the column of most words where none is named as texts usually are, and the command says which."""
+    items, answers, written = (tmp_path / name for name in ("items.csv", "said.jsonl", "dpo.jsonl"))
+    items.write_text(table)
+    answers.write_text(json.dumps({"winner": "b", "loser": "a", "judge": "ann", "question": "1", "time": ""}))
+    command = ["ask", str(items), "--answers", str(answers)]
+    assert run([*command, "--export", str(written), *options]) == 0
+    assert f"come from column {text!r}" in capsys.readouterr().err
+    names, first, second = (line.split(",") for line in table.splitlines())
+    place = names.index(text)
+    assert json.loads(written.read_text()) == {
+        "chosen": second[place],
+        "rejected": first[place],
+        "judge": "ann",
+    }
+    assert run([*command, "--text", "story"]) == 2 and "--export" in capsys.readouterr().err
+    assert run([*command, "--export", str(written), "--text", "tale"]) == 2
+    assert "--text asks for column 'tale'" in capsys.readouterr().err

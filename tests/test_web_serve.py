@@ -334,12 +334,13 @@ def shop_model(tmp_path_factory):
 GOOD = {"price": 90.5, "since": "2024-02-03", "fresh": "no", "colour": "red", "size": "2"}
 UNREADABLE = [
     ("since", "soonish"), ("since", "2024-13-45"), ("since", 17), ("since", 1.5), ("fresh", "perhaps"), ("fresh", 7),
-    ("fresh", -1.5), ("since", "31.31.2024"),
+    ("fresh", -1.5), ("since", "31.31.2024"), ("price", "dear"), ("price", "12,5O"),
 ]  # fmt: skip
 READABLE = [
     ("since", "20240131"), ("since", 20240131), ("since", None), ("since", "N/A"), ("since", ""), ("fresh", True),
     ("fresh", 0), ("fresh", 1.0), ("fresh", "on"), ("fresh", None), ("fresh", "unknown"), ("colour", "puce"),
-    ("colour", None), ("colour", "?"), ("size", 2), ("size", 2.0), ("size", 7), ("since", "2024-02-03T05:06:07"),
+    ("colour", None), ("colour", "?"), ("price", "90.5"), ("price", "unknown"), ("price", None),
+    ("size", 2), ("size", 2.0), ("size", 7), ("since", "2024-02-03T05:06:07"),
 ]  # fmt: skip
 
 
@@ -361,6 +362,33 @@ def test_values_that_cannot_be_read_are_refused_by_name(shop_model):
             text = {2: "2", 7: "7"}.get(value, value) if name == "size" else value
             columns = {key: [item] for key, item in {**GOOD, name: text}.items()}
             assert alone[0] == pytest.approx(model.predict(columns)[0]), (name, value)
+
+
+def test_numbers_and_dates_as_text_are_read_as_in_the_training(tmp_path):
+    """A table with decimal commas and German dates; /schema says how texts are read."""
+    table = shop_table()
+    table["price"] = [f"{price:.2f}".replace(".", ",") for price in table["price"]]
+    table["since"] = [".".join(reversed(day.split("-"))) for day in table["since"]]
+    model = make_pipeline(TableEncoder(), StandardScaler(), RankRLS()).fit(table, np.arange(60.0))
+    save_model(model, tmp_path / "m.preflearn")
+    good = {name: values[0] for name, values in table.items()}
+    readable = (("12,50", 12.5), ("12.5", 12.5), ("1.234,50", 1234.5), ("N/A", None), ("12 €", 12))
+    with serving(serve_app(_scorer(tmp_path / "m.preflearn"))) as client:
+        features = {one["name"]: one for one in client.get("/schema").json()["features"]}
+        assert features["price"]["decimal"] == "comma" and features["since"]["day_first"] is True
+        for text, number in readable:
+            prices = (text, number, 7.25)
+            found = client.post("/rank", json={"items": [{**good, "price": price} for price in prices]})
+            assert found.status_code == 200, found.text
+            columns = {name: [value] * 3 for name, value in good.items()} | {
+                "price": [text, None if number is None else str(number), "7,25"]
+            }
+            np.testing.assert_allclose(found.json()["scores"], model.predict(columns))
+        for wrong in ("dear", "12,5O", True):
+            error = client.post("/rank", json={"items": [good, {**good, "price": wrong}]}).json()["error"]
+            assert error == (
+                f"items[1].price: found {wrong!r}, expected a finite number (a text has a decimal comma)."
+            )
 
 
 def test_unreadable_values_as_missing_ones_where_that_is_asked_for(shop_model, tmp_path, capsys):

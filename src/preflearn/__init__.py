@@ -17,8 +17,10 @@ _HOMES = {
     "AutoRanker": ".auto",
     "BradleyTerry": ".learners.bradley_terry",
     "BradleyTerryCV": ".learners.bradley_terry_cv",
+    "CoRankRLS": ".learners.corankrls",
     "OrderPreferenceRegressor": ".learners.order_preference",
     "OrderPreferenceRegressorCV": ".learners.order_preference",
+    "OrdinalRanker": ".model_selection.ordinal",
     "RLS": ".learners.rls",
     "RLSCV": ".learners.search",
     "RankRFM": ".learners.rankrfm",
@@ -54,8 +56,10 @@ __all__ = [
     "AutoRanker",
     "BradleyTerry",
     "BradleyTerryCV",
+    "CoRankRLS",
     "OrderPreferenceRegressor",
     "OrderPreferenceRegressorCV",
+    "OrdinalRanker",
     "RLS",
     "RLSCV",
     "RankRFM",
@@ -72,6 +76,7 @@ if TYPE_CHECKING:
     from .auto import AutoRanker
     from .learners.bradley_terry import BradleyTerry
     from .learners.bradley_terry_cv import BradleyTerryCV
+    from .learners.corankrls import CoRankRLS
     from .learners.order_preference import OrderPreferenceRegressor, OrderPreferenceRegressorCV
     from .learners.rankrfm import RankRFM
     from .learners.rankrls import RankRLS
@@ -79,6 +84,7 @@ if TYPE_CHECKING:
     from .learners.rls import RLS
     from .learners.search import RLSCV, RankRLSCV
     from .learners.transductive import TransductiveRankRLS
+    from .model_selection.ordinal import OrdinalRanker
     from .ratings.rating import rate
 
 

@@ -660,6 +660,8 @@ RATE = Command(
         "alpha": ["", "--alpha 0.4"],
         "level": ["", "--level 0.8"],
         "anchor": ["", "--set anchor=v=1200"],
+        "ties": ["", "--ties davidson", "--set ties=auto"],
+        "first": ["", "--first-side"],
         "goal": ["", "--goal top-2"],
         "report": ["", "--report {out}/r.html"],
         "output": ["", *(f"-o {{out}}/b.{suffix}" for suffix in ("csv", "tsv", "json", "md"))],
@@ -688,10 +690,27 @@ RATE = Command(
             lambda c: has(c, "category") and has(c, "covariate") and not has(c, "margin"),
             r"Boards by category.*--covariate",
         ),
+        "ties of battles": Rule(
+            lambda c: has(c, "ties") and (has(c, "data", "order") or has(c, "margin")),
+            r"(--margin|--ranking|margin|ranking).*--ties|--ties.*(margin|ranking)",
+        ),
+        "one first side": Rule(
+            lambda c: has(c, "first") and not has(c, "data", "battles") or has(c, "first") and has(c, "covariate"),
+            r"--first-side",
+        ),
+        "boards do not model sides": Rule(
+            lambda c: has(c, "category") and has(c, "first") and not has(c, "margin"),
+            r"Boards by category.*--first-side",
+        ),
+        "boards do not model ties": Rule(
+            lambda c: has(c, "category") and has(c, "ties") and not has(c, "margin"),
+            r"Boards by category.*--ties",
+        ),
         "items that played": Rule(lambda c: has(c, "anchor") and _answered(c), r"--?anchor.*v|'v'"),
     },
     lambda c, option: option in ("force", "quiet", "report", "judge") or (has(c, "quiet") and not has(c, "output"))
-    or (option in ("goal", "time") and has(c, "quiet")),  # what is not printed then
+    or (option in ("goal", "time") and has(c, "quiet"))  # what is not printed then
+    or (option == "ties" and (has(c, "ties", "auto") or not has(c, "data", "battles"))),  # few or no ties
     left_out=1,
 )  # fmt: skip
 
@@ -763,6 +782,7 @@ ASK = Command(
     "ask {in}/items.csv --answers {in}/answers.jsonl --export {out}/pairs.jsonl",
     {
         "name": ["", "--name item"],
+        "text": ["", "--text colour"],
         "goal": ["", "--goal top:2"],
         "question": ["", "--question Which?"],
         "note": ["", "--note"],

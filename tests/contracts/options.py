@@ -234,7 +234,7 @@ RULES = {
         r"RankSVMCV.*one output.*2 columns",
     ),
     "a score of pairs needs pairs": Rule(
-        lambda c: c["alphas"] == "search" and c["learner"] != "RLS" and not _holds_pairs(c),
+        lambda c: c["alphas"].startswith("search") and c["learner"] != "RLS" and not _holds_pairs(c),
         r"no two are held out together.*cv=|no query has two rows with different y",
     ),
     "queries of one weight leave whole": Rule(
@@ -268,11 +268,13 @@ _COMMON = {
 _UNWEIGHTED = {name: values for name, values in _COMMON.items() if name != "weight"}
 _SOLVERS = ["auto", "dual", "primal", "cg"]
 _WEIGHTINGS = ["pair", "item", "query"]
+_ALPHAS = {"alphas": [*_COMMON["alphas"], "search per output"]}
 FAMILIES: dict[str, Family] = {
-    "RLS": Family(RLS, _COMMON | {"fit_intercept": [True, False], "solver": _SOLVERS}),
+    "RLS": Family(RLS, _COMMON | _ALPHAS | {"fit_intercept": [True, False], "solver": _SOLVERS}),
     "RankRLS": Family(
         RankRLS,
         _COMMON
+        | _ALPHAS
         | {
             "cost": ["magnitude", "unit", "relative"],
             "ties": ["include", "exclude"],

@@ -47,6 +47,9 @@ OPTIONS: dict[str, list[Any]] = {
     "features": [None, "linear", "rbf"],
     "item_offsets": [1.0, 0.4],
     "margin": [None, "goals"],
+    "model of ties": ["half", "davidson", "auto"],
+    "first_side": [False, True, "ground"],
+    "tie_covariates": [(), ("tempo",)],
 }
 
 
@@ -65,6 +68,8 @@ class Facts:
     goals: np.ndarray
     rankings: list[list[int]]
     features: np.ndarray
+    ground: np.ndarray
+    tempo: np.ndarray
 
 
 def facts(options: dict[str, Any]) -> Facts:
@@ -92,7 +97,7 @@ def facts(options: dict[str, Any]) -> Facts:
     return Facts(
         names, np.stack([a, b], axis=1), share, weight[options["weight"]], rng.integers(JUDGES, size=BATTLES),
         rng.integers(PROMPTS, size=BATTLES), rng.integers(120, size=BATTLES) * 1.0, size, goals, rankings,
-        rng.normal(size=(8, 2)),
+        rng.normal(size=(8, 2)), rng.random(BATTLES) < 0.7, rng.normal(size=BATTLES),
     )  # fmt: skip
 
 
@@ -100,6 +105,7 @@ def table_of(options: dict[str, Any], known: Facts) -> dict[str, list[Any]]:
     names = NAMES[options["names"]]
     one, two = ([names[k] for k in side] for side in known.pairs.T)
     table: dict[str, list[Any]] = {"day": known.day.tolist(), "size": known.size.tolist()}
+    table |= {"ground": known.ground.tolist(), "tempo": known.tempo.tolist()}
     table |= {"count" if options["weight"] != "share" else "share": known.weight.tolist()}
     ids = LONG if options["names"] == "long" else 0
     table |= {"judge": (known.judge + ids).tolist(), "prompt": (known.prompt + ids).tolist()}
@@ -146,8 +152,11 @@ def rated(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Facts]:
             "alpha",
             "level",
             "margin",
+            "first_side",
+            "tie_covariates",
         )
     }
+    given["ties"] = options["model of ties"]
     given["item_offsets"] = options["item_offsets"]
     if options["columns"] == "named":
         given |= {"a": "one side", "b": "other side", "winner": "who"}
@@ -168,11 +177,20 @@ def refusal(options: dict[str, Any]) -> tuple[str, ...]:
     ranked = options["columns"] == "ranking"
     if options["half_life"] is not None and options["time"] is None:
         return "half-life", "time"
-    for name in ("covariates", "cluster", "margin", "features"):
+    if options["tie_covariates"] and options["model of ties"] == "half":
+        return "tie-covariates", "ties"
+    for name in ("ranking", "margin"):
+        if options["model of ties"] != "half" and (ranked if name == "ranking" else options[name]):
+            return name, "ties"
+    if options["first_side"] and "position" in options["covariates"]:
+        return "first-side", "covariates"
+    for name in ("covariates", "cluster", "margin", "first_side", "features"):
         if ranked and options[name]:
             return name, "ranking"
     if options["columns"] == "winner and loser" and "position" in options["covariates"]:
         return "position", "loser"
+    if options["columns"] == "winner and loser" and options["first_side"]:
+        return "first-side", "loser"
     if options["features"] and options["alpha"] == 0:
         return "features", "alpha"
     if not options["features"] and options["item_offsets"] != 1.0:
@@ -188,20 +206,27 @@ def accepted() -> list[dict[str, Any]]:
     few["time"] = ["day"]
     rows: list[dict[str, Any]] = []
     models = [
-        ("usual", None, None),
-        ("winner and loser", None, "goals"),
-        ("named", "linear", None),
-        ("named", "rbf", "goals"),
-        ("ranking", None, None),
+        ("usual", None, None, "half"),
+        ("winner and loser", None, "goals", "half"),
+        ("named", "linear", None, "half"),
+        ("named", "rbf", "goals", "half"),
+        ("ranking", None, None, "half"),
+        ("usual", None, None, "davidson"),
+        ("named", "linear", None, "auto"),
+        ("winner and loser", None, None, "davidson"),
     ]
-    for number, (columns, features, margin) in enumerate(models):
-        own: dict[str, Any] = dict(few)
+    for number, (columns, features, margin, ties) in enumerate(models):
+        own: dict[str, Any] = {**few, "covariates": [(), ("size",)], "model of ties": [ties]}
+        if ties == "half":
+            own["tie_covariates"] = [()]
+        if columns in ("usual", "named") and ties == "half":
+            own |= {"covariates": few["covariates"], "first_side": [False]}
+        if columns in ("winner and loser", "ranking"):
+            own["first_side"] = [False]
         if features is None:
             own["item_offsets"] = [1.0]
         else:
             own["alpha"] = [0.3, "auto"]
-        if columns == "winner and loser":
-            own["covariates"] = [(), ("size",)]
         if columns == "ranking":
             own |= {"covariates": [()], "cluster": [None, False]}
         rest = {"columns": columns, "features": features, "margin": margin}
@@ -237,17 +262,23 @@ def expected(options: dict[str, Any], known: Facts, found: Any) -> dict[str, Any
         rankings = [[place[k] for k in one] for one in known.rankings]
         return oracles.ranking_by_newton(rankings, weight, P, cluster)
     pairs = [(place[a], place[b]) for a, b in known.pairs.tolist()]
-    Z = np.stack(
-        [known.size if name == "size" else np.ones(BATTLES) for name in options["covariates"]] or [[]],
-        axis=-1,
-    )
-    X = oracles.rating_design(len(order), pairs, Z if options["covariates"] else None)
-    spread = (
-        np.sqrt(np.average(np.square(Z), axis=0, weights=weight)) if options["covariates"] else np.empty(0)
-    )
+    effects = [known.size if name == "size" else np.ones(BATTLES) for name in options["covariates"]]
+    widths = [4.0] * len(effects)
+    if options["first_side"]:
+        effects.insert(0, known.ground * 1.0 if options["first_side"] == "ground" else np.ones(BATTLES))
+        widths.insert(0, 1000.0)
+    Z = np.stack(effects or [[]], axis=-1)
+    X = oracles.rating_design(len(order), pairs, Z if effects else None)
+    spread = np.sqrt(np.average(np.square(Z), axis=0, weights=weight)) if effects else np.empty(0)
     whole = np.zeros((X.shape[1],) * 2)
     whole[: len(order), : len(order)] = P
     # The effect of a typical difference may be four times as large as a strength.
-    whole[range(len(order), X.shape[1]), range(len(order), X.shape[1])] = 2.0 * alpha * (spread / 4.0) ** 2
+    whole[range(len(order), X.shape[1]), range(len(order), X.shape[1])] = 2.0 * alpha * (spread / widths) ** 2
+    if found.raw.ties == "davidson" and (known.share == 0.5).any():
+        tempo = known.tempo[:, None][:, : len(options["tie_covariates"])]
+        U = np.hstack([np.ones((BATTLES, 1)), tempo])
+        typical = np.sqrt(np.average(np.square(tempo), axis=0, weights=weight))
+        Q = np.diag(2.0 * alpha * np.r_[1e-6, (typical / 4.0) ** 2])
+        return oracles.davidson_by_newton(X, U, known.share, weight, whole, Q, cluster, len(order))
     margin = known.goals if options["margin"] else None
     return oracles.rating_by_newton(X, known.share, weight, whole, cluster, len(order), margin)

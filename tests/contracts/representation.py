@@ -180,7 +180,7 @@ def check_pairs_held_out(case: Case, kind: str) -> None:
         systems = representation.pair_systems(task, alphas, asked, routine)
         for alpha, system in zip(alphas, systems, strict=True):
             assert system is not None
-            found = system.predictions(pairs)[:, :2]
+            found = system.predictions(pairs)[:, :2, 0]
             for pair, f in zip(pairs, found, strict=True):
                 rest = np.setdiff1d(np.arange(M), pair)
                 case.close(f, function(case, task.take(rest), rest, alpha)[pair, 0])

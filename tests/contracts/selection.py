@@ -86,6 +86,7 @@ SAME_MEASURES: dict[str, list[Any]] = {
     "precision": ["precision@2", metrics.precision_at_scorer(k=2)],
     "err": ["err", metrics.err],
     "kendall": ["kendall_tau", metrics.kendall_tau],
+    "volume": ["vus", "volume_under_surface", metrics.volume_under_surface],
     "absolute error": [
         "neg_mean_absolute_error",
         lambda y, f: -mean_absolute_error(y, f),

@@ -61,6 +61,13 @@ def ask(
             help="Write the answers so far as chosen and rejected texts (JSON lines) to this file, and ask nothing.",
         ),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text",
+            help="With --export: column of the texts. Default: text, answer, response, … or the one of most words.",
+        ),
+    ] = None,
     port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
     host: HostOption = "127.0.0.1",
     output: Annotated[
@@ -88,8 +95,12 @@ def ask(
 
     if export is not None:
         refuse_others(
-            context, ["answers", "export", "name", "open_page", "quiet"], "--export, which asks nothing"
+            context,
+            ["answers", "export", "name", "text", "open_page", "quiet"],
+            "--export, which asks nothing",
         )
+    elif text is not None:
+        raise ValueError("--text would be ignored without --export, which writes the texts: leave it out.")
     if output is not None and output.exists() and not output.is_dir():
         raise ValueError(f"--output names a folder, and {output} is a file.")
     judges = list(dict.fromkeys(map(read_judge, judge or [_user_name()])))
@@ -105,7 +116,7 @@ def ask(
             typer.echo(text, err=True)
 
     if export is not None:
-        _export(items, path, export, name, tell)
+        _export(items, path, export, name, text, tell)
         return
     found = read_items(items, name)
     with Journal(path) as journal:
@@ -129,7 +140,7 @@ def ask(
             session.close()
 
 
-def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Tell) -> None:
+def _export(items: Path, answers: Path, output: Path, name: str | None, text: str | None, tell: Tell) -> None:
     """Write the answers as pairs of texts."""
     from ..tables.atomic import require_writable
     from .files import check_outputs
@@ -140,7 +151,8 @@ def _export(items: Path, answers: Path, output: Path, name: str | None, tell: Te
     if not (output.is_file() and '"chosen":' in output.read_text(encoding="utf-8", errors="replace")[:4096]):
         check_outputs([output], [items, answers])
     require_writable(output)
-    tell(f"Wrote {export_preferences(items, answers, output, name):,} preferences to {output}.")
+    found = export_preferences(items, answers, output, name, text)
+    tell(f"Wrote {found.n:,} preferences to {output}. {found.sources}")
 
 
 def _welcome(

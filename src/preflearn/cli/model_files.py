@@ -28,8 +28,8 @@ class Rows:
     ----------
     X : matrix, or mapping from names to columns
     y, qid, item_names : ndarrays of shape (m,) or None
-    query, item : str or None
-        The names of these columns.
+    query, item, text : str or None
+        The names of these columns; of texts where X is one column of them.
     brief : str
         The rows in one line.
     """
@@ -41,6 +41,7 @@ class Rows:
     query: str | None
     item: str | None
     brief: str
+    text: str | None = None
 
     def __len__(self) -> int:
         return self.X.shape[0] if hasattr(self.X, "shape") else len(next(iter(self.X.values())))
@@ -129,12 +130,12 @@ def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Ro
     if query == "auto":
         query = next((name for name in ("qid", "query", "prompt") if name in known and name != text), None)
     roles = {"target": None, "query": query, "features": [text], "drop": None, "texts": [text]}
-    item = "item" if reading.item == "auto" and "item" in known else None
+    item = next((name for name in ("item", "id") if name in known and name not in (text, query)), None)
     table = read_table(
         names, **reading.of_table(**roles, item=item if reading.item == "auto" else reading.item)
     )
     found = _rows_of(table)
-    return replace(found, X=table.columns[text])
+    return replace(found, X=table.columns[text], text=text)
 
 
 def _as_in_training(

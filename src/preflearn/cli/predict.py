@@ -52,14 +52,16 @@ def predict(
     """Score and rank the rows of a file with the same columns as the training data; higher is better within a query."""
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
+    reading = files.Reading.from_options(
+        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt"]
+    )
+    if (preferences, chosen, rejected, text) == (None, None, None, None):
+        chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
     files.check_outputs([output], [model, *source.all_files(data)], force)
     is_relation = model.is_file() and model_files.is_model(model) and relate.is_relation(model)
     if is_relation:
         refuse_others(context, ["output", "force", "quiet"], f"{model.name}, a model of pairs")
-    reading = files.Reading.from_options(
-        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt"]
-    )
     if coverage is not None:
         _check_set(coverage, output, preferences=bool(source))
     if source:
@@ -95,6 +97,8 @@ def predict(
         "in_set": shown,
     }
     labels |= {"query_column": rows.query or "qid", "item_column": rows.item or "item"}
+    if rows.text is not None and rows.item is None:  # a text is its own name
+        labels |= {"item_names": rows.X, "item_column": rows.text}
     if output is None:
         _print(scores, labels, "jsonl" if as_json else "csv")
         return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..tables.data import PreferenceData
     from ..web.answers import Answer
+    from ..web.items import Items
 
 # The columns of such files, by the names that they usually have.
 _TEXT_COLUMNS, _PROMPT = ("chosen", "rejected"), "prompt"
@@ -164,6 +165,8 @@ class ScoredPairs:
         Names of the items, or the texts.
     lengths : ndarray of shape (m,) or None
         Of texts.
+    prompt : ndarray of shape (l,) or None
+        What the texts of each pair answer.
     """
 
     scores: np.ndarray
@@ -171,6 +174,7 @@ class ScoredPairs:
     judge: np.ndarray | None
     names: np.ndarray
     lengths: np.ndarray | None
+    prompt: np.ndarray | None = None
 
     @property
     def differences(self) -> np.ndarray:
@@ -233,7 +237,8 @@ def score_pairs(
     if source.of_texts:
         found = source.read_texts(data, reading)
         scores = saved.model.predict(found.texts)
-        return ScoredPairs(scores, found.pairs, found.judge, found.texts, found.lengths), saved.metadata
+        pairs = ScoredPairs(scores, found.pairs, found.judge, found.texts, found.lengths, found.prompt)
+        return pairs, saved.metadata
     from ..tables.preferences import read_preferences
 
     item = saved.memory.get("item") if reading.item == "auto" else reading.item
@@ -304,23 +309,24 @@ def check_output(output: Path | None) -> None:
 
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:
-    """One line per pair: the two, the difference of their scores, and which the model prefers."""
+    """One line per pair: the prompt if any, the two, the difference of their scores, which the model prefers."""
     import csv
     import io
 
     from ..tables.atomic import write_whole
 
     as_json = as_json or (output is not None and output.suffix in (".jsonl", ".ndjson"))
+    prompts = [{}] * len(found.pairs) if found.prompt is None else [{_PROMPT: one} for one in found.prompt]
     rows = [
-        {columns[0]: found.names[one], columns[1]: found.names[other], "score": difference,
+        {**prompt, columns[0]: found.names[one], columns[1]: found.names[other], "score": difference,
          "prefers": columns[0] if difference > 0 else columns[1] if difference < 0 else ""}
-        for (one, other), difference in zip(found.pairs.tolist(), found.differences.tolist())
+        for prompt, (one, other), difference in zip(prompts, found.pairs.tolist(), found.differences.tolist())
     ]  # fmt: skip
     if as_json:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
         buffer = io.StringIO(newline="")
-        writer = csv.DictWriter(buffer, [*columns, "score", "prefers"], lineterminator="\n")
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         text = buffer.getvalue()
@@ -411,27 +417,63 @@ def read_problem_data(
     return found, items.naming, notes
 
 
-def export_preferences(items_path: Path, answers: Path, output: Path, name: str | None = None) -> int:
-    """Write answers as chosen and rejected texts, JSON lines, as trainers of language models take them; how many."""
+@dataclass(frozen=True)
+class Exported:
+    """How many preferences were written, and which columns their texts and prompts came from."""
+
+    n: int
+    text: str | None
+    prompt: str | None
+
+    @property
+    def sources(self) -> str:
+        if not self.text:
+            return "Chosen and rejected are the items as they are named."
+        prompt = "" if self.prompt is None else f", the prompt from {self.prompt!r}"
+        return f"Chosen and rejected come from column {self.text!r} (--text COLUMN for another one){prompt}."
+
+
+def export_preferences(
+    items_path: Path, answers: Path, output: Path, name: str | None = None, text: str | None = None
+) -> Exported:
+    """Write answers as chosen and rejected texts, JSON lines, as trainers of language models take them."""
     from ..tables.atomic import write_whole
     from ..web.items import check_names, read_items
 
     decided, _ = read_answers(answers)
     items = read_items(items_path, name)
     check_names(items, [one for answer in decided for one in (answer.winner, answer.loser)], answers)
+    text = _text_column(items, text)
+    shown = (
+        items.names if text is None else ["" if value is None else str(value) for value in items.table[text]]
+    )
     place = {one: row for row, one in enumerate(items.names)}
-    text = next((one for one in model_files.TEXT_NAMES if one in items.table), None)
-    shown = [str(value) for value in items.table[text]] if text is not None else items.names
-    prompts = items.table.get("prompt")
+    prompts = items.table.get(_PROMPT)
     lines = []
     for one in decided:
         winner, loser = place[one.winner], place[one.loser]
-        record = (
-            {"prompt": str(prompts[winner])}
-            if prompts is not None and prompts[winner] == prompts[loser]
-            else {}
-        )
+        record = {_PROMPT: str(prompts[winner])} if prompts and prompts[winner] == prompts[loser] else {}
         record |= {"chosen": shown[winner], "rejected": shown[loser], "judge": one.judge}
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
     write_whole(output, "".join(lines))
-    return len(lines)
+    return Exported(len(lines), text, _PROMPT if prompts else None)
+
+
+def _text_column(items: Items, asked: str | None) -> str | None:
+    """The column that holds the texts of items: as asked, by its name, or the longest one of several words."""
+    if asked is not None:
+        if asked not in items.table:
+            raise ValueError(
+                f"{items.source}: --text asks for column {asked!r}, found {files.listed(list(items.table))}."
+            )
+        return asked
+    usual = next((one for one in model_files.TEXT_NAMES if one in items.table), None)
+    if usual is not None:
+        return usual
+    words = {
+        name: sum(len(value.split()) for value in values if isinstance(value, str)) / len(values)
+        for name, values in items.table.items()
+        if name != _PROMPT
+    }
+    longest = max(words, key=lambda name: words[name], default=None)
+    return longest if longest is not None and words[longest] >= 3 else items.naming

@@ -62,7 +62,9 @@ Settings = Annotated[
         metavar="NAME=VALUE",
         help="How to rate (repeat; `--alpha VALUE` works too): half_life, the days after which a battle counts half, "
         "or auto; alpha, the shrinkage, auto or a number, where 0 is maximum likelihood; level, the probability of the "
-        "intervals (0.95); anchor=ITEM=RATING gives this item this rating.",
+        "intervals (0.95); anchor=ITEM=RATING gives this item this rating; ties, half (a win each way), davidson (an "
+        "outcome of its own) or auto; first_side (`--first-side` or `--first-side=COLUMN`), the advantage of side a; "
+        "tie_covariates=COLUMN,... make ties likely.",
     ),
 ]
 Goal = Annotated[
@@ -342,12 +344,14 @@ def _category_lines(boards: Any) -> list[str]:
 
 
 def _covariate_lines(found: Ratings) -> list[str]:
+    from ..ratings.battles import FIRST_SIDE
     from ..ratings.tables import columns_of
     from ..report.ratings import rows_of
 
     return [
         f"{row['covariate']} is worth {row['points']:.0f} points ({row['points_lower']:.0f} to "
-        f"{row['points_upper']:.0f}) for a typical difference"
+        f"{row['points_upper']:.0f})"
+        + ("" if row["covariate"] == FIRST_SIDE else " for a typical difference")
         for row in ([] if found.covariates is None else rows_of(columns_of(found.covariates)))
     ]
 

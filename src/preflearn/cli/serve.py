@@ -33,7 +33,7 @@ def serve(
         bool,
         typer.Option(
             "--unreadable-as-missing",
-            help="Treat dates and booleans that cannot be read as missing values instead of refusing them.",
+            help="Treat numbers, dates and booleans that cannot be read as missing values instead of refusing them.",
         ),
     ] = False,
     quiet: QuietOption = False,

@@ -75,6 +75,10 @@ def _anchor(text: str) -> dict[str, float]:
     return {item: float(rating)}
 
 
+def _yes_or_column(text: str) -> bool | str:
+    return text == "yes" if text in ("yes", "no") else text
+
+
 def _yes_or_no(text: str) -> bool:
     if text not in ("yes", "no"):
         raise ValueError("must be yes or no")
@@ -123,6 +127,9 @@ RATING: Mapping[str, Reader] = {
     "alpha": _number_or_auto,
     "level": _number,
     "anchor": _anchor,
+    "ties": str,
+    "first_side": _yes_or_column,
+    "tie_covariates": _names,
 }
 
 # The settings of the commands that have any.
@@ -150,7 +157,7 @@ def spelled_out(arguments: Sequence[str]) -> list[str]:
         if option is None or not name.startswith("--"):
             out.append(one)
             continue
-        if key == "within_queries":
+        if key in ("within_queries", "first_side"):
             value = value or "yes"
         elif not equals:
             value = next(rest, "")
@@ -283,8 +290,8 @@ def option_name(argument: str, command: str = "") -> str:
 _SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
 # Of commands whose options are not those of `train`.
 _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
-           "half_life", "anchor", "alpha", "level", "goal")  # fmt: skip
+           "half_life", "anchor", "alpha", "level", "goal", "ties", "first_side", "tie_covariates")  # fmt: skip
 _OWN_OPTIONS = {
     "rate": {**{name: "--" + name.replace("_", "-") for name in _RATING}, "covariates": "--covariate"}
 }
-_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}

@@ -157,7 +157,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             shapes |= {} if precomputed else {"basis_": "r n"}
         if "intercept_" in fitted:
             shapes["intercept_"] = "v?"
-        return shapes
+        return shapes | ({"gamma_": ""} if "gamma_" in fitted else {})
 
     def gradient(self, X) -> np.ndarray:
         """∇f(x) at every row: how much the score changes with each feature.
@@ -229,12 +229,12 @@ class TrainingRows:
     kernel: Kernel
     feature_map: NystromMap | None
     tasks: Sequence[Comparisons]
-    alpha: float
+    alpha: Any
     witnesses: Any
     told: tuple[np.ndarray, ...]
 
     @classmethod
-    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: float):
+    def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: Any):
         """By reference: only a few rows are copied."""
         is_array = isinstance(X, np.ndarray) or sp.issparse(X)
         rows = cls._witness_rows(X) if is_array else None
@@ -278,7 +278,7 @@ class SquaredLossModel(KernelModel, SquaredLossLearner):
     tol: Any
     max_iter: Any
 
-    def _train(self, problem: Problem, alpha: float, with_mean: bool = True) -> SquaredLossFit:
+    def _train(self, problem: Problem, alpha: Any, with_mean: bool = True) -> SquaredLossFit:
         X, kernel = problem.X, problem.kernel
         check_solver_options(
             self.solver,
@@ -496,7 +496,8 @@ class RankerMixin:
                 UserWarning,
                 stacklevel=2,
             )
-        return concordance(as_host(y), as_host(self.predict(X)), as_host(qid), sample_weight=sample_weight)
+        scores = as_host(self._scores_in_queries(X, qid))
+        return concordance(as_host(y), scores, as_host(qid), sample_weight=sample_weight)
 
     def score_pairs(self, X, pairs) -> float:
         """The share of pairs in the right order; a tied prediction counts as half.
@@ -518,7 +519,7 @@ class RankerMixin:
         >>> model.score_pairs([[0.0], [5.0], [5.0]], [[1, 0], [1, 2]])
         0.75
         """
-        scores = as_host(self.predict(X))
+        scores = as_host(self._scores_in_queries(X, None))
         if scores.ndim != 1:
             raise ValueError(
                 f"score_pairs needs one score for each row: this model predicts {scores.shape[1]} outputs."

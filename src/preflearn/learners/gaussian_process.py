@@ -139,6 +139,11 @@ def refuse_without_posterior(model: Any, rows: TrainingRows | None) -> TrainingR
         )
     if is_device_array(rows.X):
         raise ValueError("Standard deviations are for NumPy and SciPy arrays: train on the host.")
+    if np.ndim(rows.alpha):
+        raise ValueError(
+            f"Standard deviations are those of one alpha: this {name} chose one for each output "
+            "(alpha_per_output=True). Use alpha_per_output=False."
+        )
     if len(rows.tasks) != 1 or getattr(model, "cost", "magnitude") != "magnitude":
         raise ValueError(
             "Standard deviations are on the scale of y and for outputs that share their pairs: use cost='magnitude', "

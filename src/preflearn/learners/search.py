@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
@@ -46,7 +47,8 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
     cv: Any
     scoring: Any
     keep_predictions: bool
-    alpha_: float
+    alpha_per_output = False
+    alpha_: Any
     alphas_: Any
     cv_scores_: Any
 
@@ -77,36 +79,50 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
                 "keep_predictions=True keeps one prediction per row, and cv='leave-pair-out' makes one for each pair: "
                 "use HeldOut(...).pairs(alphas) to get them."
             )
-        best: tuple[dict[str, Any], SearchScores, int, Any] | None = None
+        if is_pairs(self.cv) and self.alpha_per_output:
+            raise ValueError(
+                "cv='leave-pair-out' scores one output: use alpha_per_output=False, or a number of folds."
+            )
+        best: tuple[dict[str, Any], SearchScores, np.ndarray, float, Any] | None = None
+        options = {"per_output": True} if self.alpha_per_output else {}
         grid = getattr(self, "kernel_grid", None)
         predictions, tried, nested = None, [], None
         for setting in ParameterGrid(grid) if grid else [{}]:
             held = hold_out(self._plain(setting))
-            found = held.evaluate(self.scoring, cv, self.alphas)
-            (choice,) = choose(found.scores, found.alphas)
+            found = held.evaluate(self.scoring, cv, self.alphas, **options)
+            columns = found.scores.reshape(len(found.alphas), -1).T
+            choice = np.array([choose(column, found.alphas)[0] for column in columns])
+            score = float(np.mean([column[at] for column, at in zip(columns, choice, strict=True)]))
             judged = held.in_folds(found, self.scoring)
-            nested = nested or NestedChoice(judged.judge)
+            nested = nested or NestedChoice(judged.judge, **options)
             nested.see(judged.alphas, judged.scored)
             tried.append({"kernel": setting, "alphas": found.alphas, "cv_scores": found.scores})
-            if best is None or found.scores[choice] > best[1].scores[best[2]]:
-                best = (setting, found, choice, None if grid else held)  # one factorisation at a time
+            if best is None or score > best[3]:
+                best = (setting, found, choice, score, None if grid else held)  # one factorisation at a time
                 predictions = held.collect(found) if self.keep_predictions else None
         assert best is not None
-        self.best_kernel_, found, choice, held = best
+        self.best_kernel_, found, choice, self.best_score_, held = best
         self.alphas_, self.cv_scores_ = found.alphas, found.scores
         self.kernel_scores_ = tried if grid else None
-        self.alpha_, self.best_score_ = float(self.alphas_[choice]), float(self.cv_scores_[choice])
+        self.alpha_ = self.alphas_[choice] if self.alpha_per_output else float(self.alphas_[choice[0]])
         if self.keep_predictions:
             self.cv_predictions_ = predictions
         assert nested is not None
         self._keep_choice(nested.estimate, predict)
-        warn_at_edge(self.alphas_, self.cv_scores_, choice, stacklevel=4)
+        for at, column in dict(
+            zip(choice.tolist(), self.cv_scores_.reshape(len(found.alphas), -1).T)
+        ).items():
+            warn_at_edge(self.alphas_, column, at, stacklevel=4)
         return held, found
 
     def _search_rows(
         self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None
     ) -> tuple[HeldOut, SearchScores]:
         options = {"qid": qid, "groups": groups, "sample_weight": sample_weight}
+        if self.alpha_per_output and is_device_array(X):
+            raise ValueError(
+                "alpha_per_output=True is for NumPy and SciPy arrays: found an array of a device."
+            )
 
         def hold_out(learner: Any) -> HeldOut:
             return HeldOut(learner, X, y, **options, verbose=self.verbose)
@@ -116,6 +132,11 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
         )
 
     def _search_pairs(self, X: Any, pairs: Any, **options: Any) -> None:
+        if self.alpha_per_output:
+            raise ValueError(
+                "Preferences are one output, so alpha_per_output=True would be ignored: leave it out."
+            )
+
         def hold_out(learner: Any) -> HeldOutPreferences:
             return HeldOut.of_pairs(learner, X, pairs, verbose=self.verbose, **options)
 
@@ -125,11 +146,12 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
 
         self._search(hold_out, self.cv, differences)
 
-    def _train_chosen(self, held: HeldOut | None, *data: Any, **options: Any) -> None:
+    def _train_chosen(
+        self, held: HeldOut | None, X: Any, y: Any, qid: Any = None, sample_weight: Any = None
+    ) -> None:
         """Train on all rows at the chosen alpha: on what the search has read, where it tried one kernel."""
         if held is None:
-            self._adopt(self._plain(self.best_kernel_, self.alpha_).fit(*data, **options))
-            return
+            held = HeldOut(self._plain(self.best_kernel_), X, y, qid=qid, sample_weight=sample_weight)
         problem: Any = held.problem
         problem.release()
         self._adopt(problem.estimator.set_params(alpha=self.alpha_)._fit_problem(problem, self.alpha_))
@@ -203,16 +225,21 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         Keep the held-out predictions in ``cv_predictions_``.
     kernel_grid : dict or list of dict, optional
         Kernel parameters to search as well, for example ``{"gamma": [0.01, 0.1, 1.0]}``.
+    alpha_per_output : bool, default=False
+        Choose an alpha for each of several outputs by its own scores, instead of one for all; the factorisation is
+        shared. Not for pairs, preferences and streams.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, cost, ties, weighting, solver, \
     tol, max_iter, verbose : as in RankRLS
 
     Attributes
     ----------
-    alpha_ : float
+    alpha_ : float, or ndarray of shape (v,) with `alpha_per_output`
         The chosen alpha; ties go to the stronger regularisation.
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
+        With `alpha_per_output` the scores have the shape (n_alphas, v).
     best_score_ : float
-        The largest of `cv_scores_`: what the choice was made by, and on average too high as a figure of the model.
+        The score of the chosen alpha, the largest of `cv_scores_`: what the choice was made by, and on average too high
+        as a figure of the model. With `alpha_per_output` the mean over outputs.
     estimate_ : PerformanceEstimate
         How good the model is on new data, with a 95 % interval. The alpha of each fold is chosen by the other folds;
         nothing is trained again. Computed when it is asked for; not part of a saved model.
@@ -242,13 +269,14 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
 
     def __init__(
         self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel_grid=None,
-        kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform",
-        random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto", tol=None,
-        max_iter=None, verbose=0,
+        alpha_per_output=False, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, cost="magnitude", ties="include", weighting="pair", solver="auto",
+        tol=None, max_iter=None, verbose=0,
     ) -> None:  # fmt: skip
         super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
         self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
-        self.kernel_grid, self.cost, self.ties, self.weighting = kernel_grid, cost, ties, weighting
+        self.kernel_grid, self.alpha_per_output = kernel_grid, alpha_per_output
+        self.cost, self.ties, self.weighting = cost, ties, weighting
         self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
@@ -364,6 +392,8 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
         Keep the held-out predictions in ``cv_predictions_``.
     kernel_grid : dict or list of dict, optional
         Kernel parameters to search as well.
+    alpha_per_output : bool, default=False
+        As in `RankRLSCV`: an alpha for each output, chosen by its own scores.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, fit_intercept, solver, tol, max_iter,
     verbose : as in RLS
 
@@ -386,13 +416,13 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
 
     def __init__(
         self, alphas="auto", *, cv=None, scoring=None, keep_predictions=False, kernel_grid=None,
-        kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None, basis="uniform",
-        random_state=None, fit_intercept=True, solver="auto", tol=None, max_iter=None, verbose=0,
+        alpha_per_output=False, kernel="linear", gamma=None, degree=3, coef0=1, kernel_params=None, n_basis=None,
+        basis="uniform", random_state=None, fit_intercept=True, solver="auto", tol=None, max_iter=None, verbose=0,
     ) -> None:  # fmt: skip
         super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
         self.alphas, self.cv, self.scoring, self.keep_predictions = alphas, cv, scoring, keep_predictions
-        self.kernel_grid, self.fit_intercept, self.solver, self.tol = kernel_grid, fit_intercept, solver, tol
-        self.max_iter = max_iter
+        self.kernel_grid, self.alpha_per_output = kernel_grid, alpha_per_output
+        self.fit_intercept, self.solver, self.tol, self.max_iter = fit_intercept, solver, tol, max_iter
 
     # qid says which rows to hold out and compare together, not what is learned.
     __metadata_request__fit = {"qid": True}

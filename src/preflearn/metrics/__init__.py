@@ -8,6 +8,7 @@ from .calibration import PreferenceCalibration, calibration_of_preferences
 
 from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
+from .ordinal import volume_under_surface
 from .registry import RankingScorer, get_scorer, register_metric
 
 concordance_scorer = get_scorer("concordance")
@@ -39,4 +40,5 @@ __all__ = [
     "precision_at",
     "reciprocal_rank",
     "register_metric",
+    "volume_under_surface",
 ]

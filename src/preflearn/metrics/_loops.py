@@ -426,3 +426,52 @@ def expected_reciprocal_rank(
                 reads_on *= reading[depth]
             i = end
         out[query] = total
+
+
+@compiled
+def ordered_tuples(
+    scores: np.ndarray,
+    codes: np.ndarray,
+    n_classes: int,
+    out: np.ndarray,
+    starts: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """out[q] = share of the tuples of one row of each class whose scores ascend; rows of a query in order of score.
+
+    ``below[c]`` sums over the tuples of the first c classes among the rows so far, each row with weight 1 / n_class. A
+    tie of rows of t successive classes adds the product of their weights, divided by t!.
+    """
+    below = np.empty(n_classes + 1)
+    count = np.empty(n_classes)
+    tied = np.empty(n_classes)
+    for query in range(first, last):
+        low, high = starts[query], starts[query + 1]
+        out[query] = np.nan
+        if high - low < n_classes:
+            continue
+        count[:] = 0.0
+        for i in range(low, high):
+            count[codes[i]] += 1.0
+        if count.min() == 0.0:
+            continue
+        below[:] = 0.0
+        below[0] = 1.0
+        while low < high:
+            end = _end_of_tie(scores, low, high)
+            if end == low + 1:
+                below[codes[low] + 1] += below[codes[low]] / count[codes[low]]
+            else:
+                tied[:] = 0.0
+                for i in range(low, end):
+                    tied[codes[i]] += 1.0 / count[codes[i]]
+                for c in range(n_classes, 0, -1):
+                    weight = 1.0
+                    for t in range(1, c + 1):
+                        weight *= tied[c - t] / t
+                        if weight == 0.0:
+                            break
+                        below[c] += weight * below[c - t]
+            low = end
+        out[query] = below[n_classes]

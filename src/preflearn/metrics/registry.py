@@ -48,8 +48,8 @@ class RankingScorer:
 
     Notes
     -----
-    The scores are ``estimator.predict(X)``; of a binary classifier ``decision_function(X)`` or, where it has none,
-    the second column of ``predict_proba(X)``, since class labels do not define an order.
+    The scores are ``estimator.predict(X)``; of an estimator with classes ``decision_function(X)``, or of a binary
+    classifier without it the second column of ``predict_proba(X)``, since class labels do not define an order.
 
     Metadata is routed by scikit-learn only under ``enable_metadata_routing=True``. Otherwise the functions of
     scikit-learn call the scorer without ``qid``, and all rows of a test set are compared with each other; a direct
@@ -202,10 +202,10 @@ class RankingScorer:
 
 def _scores(estimator: Any, X: Any, qid: Any = None) -> np.ndarray:
     """The scores by which an estimator ranks."""
-    if not is_classifier(estimator):
-        return predict_scores(estimator, X, qid)
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X))
+    elif not is_classifier(estimator):
+        return predict_scores(estimator, X, qid)
     elif hasattr(estimator, "predict_proba"):
         scores = np.asarray(estimator.predict_proba(X))
         scores = scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores
@@ -440,11 +440,11 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
     Parameters
     ----------
     name : str or callable
-        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "ndcg", "average_precision" (or "map"),
-        "reciprocal_rank" (or "mrr"), "err" or "precision"; a name of `register_metric`; of a regression "r2",
-        "explained_variance", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
-        "neg_median_absolute_error". A number of positions may follow an at sign: "ndcg@10", "precision@5". A callable
-        is returned unchanged.
+        "concordance", "neg_disagreement_error", "auc", "kendall_tau", "volume_under_surface" (or "vus"), "ndcg",
+        "average_precision" (or "map"), "reciprocal_rank" (or "mrr"), "err" or "precision"; a name of `register_metric`;
+        of a regression "r2", "explained_variance", "neg_mean_squared_error", "neg_root_mean_squared_error",
+        "neg_mean_absolute_error" or "neg_median_absolute_error". A number of positions may follow an at sign:
+        "ndcg@10", "precision@5". A callable is returned unchanged.
     **options
         Options of the metric, ``gain="linear"`` for example.
 

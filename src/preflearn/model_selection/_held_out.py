@@ -39,9 +39,12 @@ from ._tally import PairTally
 
 
 def read_problem(
-    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None
+    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, groups: Any = None
 ) -> Problem | PathProblem | RefittedProblem:
-    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out."""
+    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out.
+
+    Groups are for estimators that hold rows out themselves.
+    """
     if has_closed_form(estimator):
         return Problem.read(clone(estimator), X, y, qid, sample_weight)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
@@ -50,7 +53,7 @@ def read_problem(
         raise ValueError(
             f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
-    return RefittedProblem(estimator, X, y, qid)
+    return RefittedProblem(estimator, X, y, qid, groups)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class SearchScores:
 
     Attributes
     ----------
-    alphas, scores : ndarray of shape (a,)
+    alphas : ndarray of shape (a,)
+    scores : ndarray of shape (a,), or (a, v) of each output
     folds : Folds or None
         None for pairs.
     by_fold : list of ndarray of shape (a, n_test, v)
@@ -127,7 +131,7 @@ class HeldOut:
 
     def __init__(self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, verbose=0) -> None:
         self.estimator = estimator
-        self.problem = read_problem(estimator, X, y, qid, sample_weight)
+        self.problem = read_problem(estimator, X, y, qid, sample_weight, groups)
         self.verbose = verbose
         self._X, self._qid, self._groups = X, qid, groups
 
@@ -212,12 +216,14 @@ class HeldOut:
         """
         return self.evaluate(scoring, cv, alphas).scores
 
-    def evaluate(self, scoring=None, cv=None, alphas=None) -> SearchScores:
+    def evaluate(self, scoring=None, cv=None, alphas=None, *, per_output=False) -> SearchScores:
         """Scores and predictions from one pass over the folds.
 
         Parameters
         ----------
         scoring, cv, alphas : as in score
+        per_output : bool, default=False
+            Score each output by itself.
 
         Returns
         -------
@@ -236,7 +242,13 @@ class HeldOut:
         to_score = predictions
         if measure.compares_rows:
             to_score = self.problem.in_order(predictions, folds, grid, pooled=pooled)
-        return SearchScores(grid, judge.score(to_score), folds, predictions, judge, to_score)
+        scores = judge.score(to_score)
+        if per_output:
+            outputs = range(self.problem.scores.shape[1])
+            scores = np.stack(
+                [judge.of_output(k).score([f[:, :, [k]] for f in to_score]) for k in outputs], axis=1
+            )
+        return SearchScores(grid, scores, folds, predictions, judge, to_score)
 
     def in_folds(self, found: SearchScores, scoring=None) -> SearchScores:
         """An evaluation over folds, whose predictions can be scored part by part: of pairs, ten folds instead."""

@@ -68,14 +68,20 @@ TRAINED_TOGETHER = (
     "widened for the luck of the training rows, which the models share, by the share of the separation on them that is "
     "lost on held-out rows"
 )
-PLACEMENT_VALUES = (
-    "from the placement values of the rows (DeLong), which show the luck of the test rows, widened for that of the "
-    "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
-)
 # Degrees of freedom with which the variance of a query's share, from its number of pairs, counts.
 _PRIOR_QUERIES = 3.0
 # Models of noise have an optimism of 1 on average; larger values than this are due to chance.
 _MOST_OPTIMISM = 3.0
+
+
+def placement_values(clusters: Groups | None = None) -> str:
+    """Where an interval of one ranking comes from, in words."""
+    groups = clusters is not None and clusters.n_groups < clusters.n_rows
+    what = f"{clusters.n_groups:,} groups (Obuchowski)" if groups and clusters else "rows (DeLong)"
+    return (
+        f"from the placement values of the {what}, which show the luck of the test rows, widened for that of the "
+        "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
+    )
 
 
 def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | None = None) -> float:

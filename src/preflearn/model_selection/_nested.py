@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -37,10 +37,9 @@ from scipy.stats import t as student
 from ..comparisons import Groups, encode_queries, one_group
 from ..metrics.registry import full_name, metric_title, named_metric
 from ._choice import SAME_SCORE, Comparable, Scoring, choose, read_scoring
-from ._folds import Folds
+from ._folds import Folds, units_of
 from ._intervals import (
     LEVEL,
-    PLACEMENT_VALUES,
     TRAINED_TOGETHER,
     groups_of_queries,
     interval_of_one_ranking,
@@ -48,6 +47,7 @@ from ._intervals import (
     mean_interval,
     optimism,
     optimism_inside,
+    placement_values,
     widening,
     wilson_interval,
 )
@@ -91,16 +91,20 @@ class NestedChoice:
     Parameters
     ----------
     judge : Judge
+    per_output : bool, default=False
+        Whether each output has settings of its own; with a `RowJudge`.
     """
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
+    def __init__(self, judge: Any, *, per_output: bool = False) -> None:
+        self.judge: Judge = judge
+        outputs = range(judge.y.shape[1]) if per_output else ()
+        self._choosing = [([k], judge.of_output(k)) for k in outputs] or [(slice(None), judge)]
         n_folds = len(judge.tests)
         self._parts = np.array_split(np.arange(n_folds), min(_MOST_PARTS, n_folds))
         self._sizes = np.array(
             [sum(judge.tests[k].shape[0] for k in part) for part in self._parts], dtype=float
         )
-        self._best = np.full(len(self._parts), -np.inf)
+        self._best = np.full((len(self._choosing), len(self._parts)), -np.inf)
         self._kept: list[np.ndarray | None] = [None] * n_folds
         self._waiting: tuple[np.ndarray, list[np.ndarray]] | None = None
         self._n_scored = 0
@@ -116,9 +120,17 @@ class NestedChoice:
         """Choose among what is kept and the settings that were added last."""
         if self._waiting is None:
             return
-        (grid, held_out), self._waiting = self._waiting, None
+        (grid, every), self._waiting = self._waiting, None
+        for best, (columns, judge) in zip(self._best, self._choosing, strict=True):
+            self._choose(grid, every, columns, judge, best)
+
+    def _choose(
+        self, grid: np.ndarray, every: list[np.ndarray], columns: Any, judge: Judge, best: np.ndarray
+    ) -> None:
+        """For each part, from the scores of these outputs in the others."""
+        held_out = [one[:, :, columns] for one in every]
         scores = np.stack(
-            [self.judge.score_part(part, [held_out[k] for k in part]) for part in self._parts], axis=1
+            [judge.score_part(part, [held_out[k] for k in part]) for part in self._parts], axis=1
         )
         weights = np.where(np.isnan(scores), 0.0, self._sizes)  # (a, parts)
         sums = np.nan_to_num(scores) * weights
@@ -130,15 +142,17 @@ class NestedChoice:
                 continue
             others = (total - sums[:, place]) / left
             choice = choose(others, grid)[0]
-            if others[choice] > self._best[place] + SAME_SCORE:
-                self._best[place] = others[choice]
+            if others[choice] > best[place] + SAME_SCORE:
+                best[place] = others[choice]
                 for k in part:
-                    self._kept[k] = held_out[k][choice][None]
+                    kept = self._kept[k]
+                    self._kept[k] = kept = np.full(every[k][:1].shape, np.nan) if kept is None else kept
+                    kept[:, :, columns] = held_out[k][choice]
 
     def predictions(self) -> list[np.ndarray] | None:
         """One prediction of each fold, (1, n_test, v); None where there are no other folds to choose by."""
         self._settle()
-        kept = [one for one in self._kept if one is not None]
+        kept = [one for one in self._kept if one is not None and not np.isnan(one).any()]
         return None if self._n_scored < 2 or len(kept) < len(self._kept) else kept
 
     def estimate(self, fitted: np.ndarray) -> PerformanceEstimate:
@@ -197,6 +211,10 @@ class RowJudge:
         except ValueError:  # nothing to compare
             return np.full(predictions[0].shape[0], np.nan)
 
+    def of_output(self, number: int) -> RowJudge:
+        """The same for one of the outputs."""
+        return replace(self, y=self.y[:, [number]])
+
     def score(self, predictions: list[np.ndarray]) -> np.ndarray:
         """The score of all folds at every alpha, shape (a,)."""
         return self.comparable.score(self.scoring, self.y, predictions)
@@ -232,7 +250,10 @@ class RowJudge:
         if self.units:
             return "objects", self.units
         if self.groups is not None:
-            return "groups", [self.groups]
+            with contextlib.suppress(ValueError):  # all rows depend on each other, through groups and queries
+                return "groups", [
+                    units_of(self.queries if self.queries.n_groups > 1 else None, self.groups, len(self.y))
+                ]
         if self.queries.n_groups > 1:
             return "queries", [self.queries]
         return self.noun, [Groups(np.arange(self.y.shape[0]), self.y.shape[0])]
@@ -422,7 +443,7 @@ def _share_of_pairs(
         over = f"{counted.size:,} queries" if clusters is None else f"{clusters.n_groups:,} {unit}"
         method = f"Student's t over the {over}, {TRAINED_TOGETHER}"
     else:
-        value, method = tally.share, PLACEMENT_VALUES
+        value, method = tally.share, placement_values(owners)
         lost = optimism_inside(*columns, inside.codes)
         variance, interval = interval_of_one_ranking(tally, columns[0], lost, owners)
     return {

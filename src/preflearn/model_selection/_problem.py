@@ -166,8 +166,8 @@ class Problem:
 
     # Training
 
-    def solve(self, alpha: float, *, with_mean: bool = True, stages: Stages | None = None) -> SquaredLossFit:
-        """The coefficients at one alpha; ``with_mean`` says whether `mean_prediction` is needed."""
+    def solve(self, alpha: Any, *, with_mean: bool = True, stages: Stages | None = None) -> SquaredLossFit:
+        """The coefficients at one alpha, or of each output at its own; ``with_mean`` asks for `mean_prediction`."""
         stages, tasks, rows = stages or Stages(None), self.tasks, None
         if not is_device_array(self.X):
             tasks = _without_weightless(tasks)
@@ -177,7 +177,7 @@ class Problem:
         # Another kernel may not be positive definite, which a matrix of some differences does not reveal.
         in_pairs = self.kernel.has_blocks and not with_mean and _has_pair_space(tasks)
         chosen = self._plan(
-            tasks, [alpha], purpose="train", n_pairs=tasks[0].n_comparisons if in_pairs else 0
+            tasks, np.ravel(alpha), purpose="train", n_pairs=tasks[0].n_comparisons if in_pairs else 0
         )
         if chosen.found is not None:
             stages.note(str(chosen.found.chosen))

@@ -34,13 +34,13 @@ from ..kernels.functions import n_items
 from ..numerics.namespace import as_host
 from ._held_out import HeldOut
 from ._intervals import (
-    PLACEMENT_VALUES,
     TRAINED_TOGETHER,
     groups_of_queries,
     interval_of_one_ranking,
     interval_over_queries,
     optimism,
     optimism_inside,
+    placement_values,
 )
 from ._performance import PerformanceEstimate, RocCurve
 from ._refitting import refit_and_predict
@@ -268,7 +268,7 @@ class _Data:
     def fitted(self, qid: Any = None) -> np.ndarray:
         """What the model trained on all rows predicts for them; takes one training."""
         every = np.arange(self.n_rows)
-        return refit_and_predict(self.estimator, self.X, self.y, qid, every, every)
+        return refit_and_predict(self.estimator, self.X, self.y, qid, every, every, groups=self.groups)
 
     @property
     def counted(self) -> str:
@@ -314,7 +314,8 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=compared,
-        interval_method=(PLACEMENT_VALUES if method == "averaged" else _SCORES_AS_GIVEN) + _caution(data),
+        interval_method=(placement_values(data.owners) if method == "averaged" else _SCORES_AS_GIVEN)
+        + _caution(data),
         per_fold=tally.share_per_group(folds),
         per_row=tally.share_per_row,
         roc=roc,
@@ -347,7 +348,7 @@ def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=f"{pairs}, each ordered by a model trained without {without}",
-        interval_method=PLACEMENT_VALUES + _caution(data),
+        interval_method=placement_values(data.owners) + _caution(data),
         per_row=tally.share_per_row,
         roc=None if tournament is None else _roc(data, tournament),
         tournament=tournament,

@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
+from ..comparisons import encode_queries
 from ..metrics import PerQuery, get_scorer
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._folds import units_of
 
 # Differences smaller than this are rounding of equal values: shares of pairs from two orders of summation.
 _ROUNDING = 1e-12
@@ -148,6 +150,9 @@ class RankerComparison:
     alternative : str
     labels, differences : ndarrays of shape (n_queries,)
         The queries, and the difference in each.
+    counted : str
+        "queries", or with groups "groups of queries", which ``n_queries`` and all other numbers are then about; each is
+        labelled by its first query.
     """
 
     names: tuple[str, str]
@@ -164,16 +169,17 @@ class RankerComparison:
     alternative: str = "two-sided"
     labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     differences: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
+    counted: str = "queries"
 
     def __str__(self) -> str:
         first, second = self.names
         width = max(len(first), len(second))
         return "\n".join(
             [
-                f"{self.metric}, mean over {self.n_queries} queries",
+                f"{self.metric}, mean over {self.n_queries} {self.counted}",
                 f"  {first:<{width}}  {self.means[0]:.4f}",
                 f"  {second:<{width}}  {self.means[1]:.4f}",
-                f"{first} wins in {self.n_wins} queries, loses in {self.n_losses}, ties in {self.n_ties}",
+                f"{first} wins in {self.n_wins} {self.counted}, loses in {self.n_losses}, ties in {self.n_ties}",
                 f"Wilcoxon signed ranks ({self.alternative}): p = {_p_text(self.pvalue)}, "
                 f"effect size (rank-biserial) {self.effect_size:+.2f}",
             ]
@@ -196,7 +202,7 @@ class RankerComparison:
         colors = np.where(values > 0, "C0", np.where(values < 0, "C1", "0.7"))
         ax.bar(np.arange(values.shape[0]), values, width=1.0, color=colors)
         ax.axhline(0, color="0.3", linewidth=0.8)
-        ax.set_xlabel("queries, in order of the difference")
+        ax.set_xlabel(f"{self.counted}, in order of the difference")
         ax.set_ylabel(f"{self.metric}: {self.names[0]} - {self.names[1]}")
         ax.set_title(f"p = {_p_text(self.pvalue)}, effect size {self.effect_size:+.2f}")
 
@@ -226,7 +232,8 @@ class RankerTable:
         return "\n".join([means.caption, *align_columns(means.rows), *align_columns(pairs.rows)])
 
     def shown_tables(self) -> list[ShownTable]:
-        caption = f"{self.metric}, mean over {self.comparisons[0].n_queries} queries"
+        first = self.comparisons[0]
+        caption = f"{self.metric}, mean over {first.n_queries} {first.counted}"
         return [ShownTable(_mean_rows(self.means), caption), ShownTable(self.table())]
 
     def table(self) -> list[tuple[str, ...]]:
@@ -282,6 +289,7 @@ def compare_rankers(
     qid: Any,
     *,
     metric: str | Callable[..., PerQuery] = "concordance",
+    groups: Any = None,
     alternative: str = "two-sided",
     names: tuple[str, str] = ("a", "b"),
 ) -> RankerComparison:
@@ -298,6 +306,9 @@ def compare_rankers(
     metric : str or callable, default="concordance"
         A name of :func:`preflearn.metrics.get_scorer` such as "ndcg@10", or a metric of that module; a callable is
         called as ``metric(y, scores, qid, per_query=True)``.
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents): queries that share one, directly or through others, are one
+        trial, the mean over them.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
         "greater" tests whether the first is better.
     names : tuple of two str, default=("a", "b")
@@ -337,7 +348,10 @@ def compare_rankers(
         raise ValueError(f"names must hold one name for each of the two rankers: found {names!r}.")
     values_a = _per_query(y, scores_a, qid, metric)
     values_b = _per_query(y, scores_b, qid, metric)
-    return _compare(values_a, values_b, (str(names[0]), str(names[1])), _metric_name(metric), alternative)
+    units = _units_of_queries(values_a.labels, qid, groups)
+    return _compare(
+        values_a, values_b, (str(names[0]), str(names[1])), _metric_name(metric), alternative, units
+    )
 
 
 def compare_several_rankers(
@@ -346,13 +360,14 @@ def compare_several_rankers(
     qid: Any,
     *,
     metric: str | Callable[..., PerQuery] = "concordance",
+    groups: Any = None,
     baseline: str | None = None,
 ) -> RankerTable:
     """Compare several rankers with each other, or all with one, with Holm's correction for the number of tests.
 
     Parameters
     ----------
-    y, qid, metric
+    y, qid, metric, groups
         As in :func:`compare_rankers`.
     scores : dict of str to array-like of shape (m,)
         Scores of each ranker by its name; at least two.
@@ -391,7 +406,10 @@ def compare_several_rankers(
         else [(name, str(baseline)) for name in best_first if name != str(baseline)]
     )
     name_of_metric = _metric_name(metric)
-    comparisons = tuple(_compare(values[a], values[b], (a, b), name_of_metric, "two-sided") for a, b in pairs)
+    units = _units_of_queries(values[best_first[0]].labels, qid, groups)
+    comparisons = tuple(
+        _compare(values[a], values[b], (a, b), name_of_metric, "two-sided", units) for a, b in pairs
+    )
     means = {name: values[name].mean for name in best_first}
     return RankerTable(name_of_metric, means, comparisons, holm([one.pvalue for one in comparisons]))
 
@@ -441,8 +459,24 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
     return found
 
 
+def _units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
+    """The number of the unit of each query, in the order of the labels; None without groups."""
+    if groups is None:
+        return None
+    queries = encode_queries(qid, len(qid))
+    units = units_of(queries, groups, queries.n_rows).codes[queries.order[queries.starts[:-1]]]
+    assert queries.labels is not None
+    of_label = dict(zip(queries.labels.tolist(), units.tolist(), strict=True))
+    return np.array([of_label[label] for label in np.asarray(labels).tolist()])
+
+
 def _compare(
-    a: PerQuery, b: PerQuery, names: tuple[str, str], metric: str, alternative: str
+    a: PerQuery,
+    b: PerQuery,
+    names: tuple[str, str],
+    metric: str,
+    alternative: str,
+    units: np.ndarray | None,
 ) -> RankerComparison:
     # A metric may be defined for only one ranker (tau-b of constant scores): only common queries are compared.
     defined = ~(np.isnan(a.values) | np.isnan(b.values))
@@ -451,7 +485,15 @@ def _compare(
             f"{metric} is defined for both rankers in {int(defined.sum())} queries: comparing needs at least two. "
             "Check that y is not constant inside the queries."
         )
-    first, second = a.values[defined], b.values[defined]
+    first, second, labels = a.values[defined], b.values[defined], a.labels[defined]
+    if units is not None:
+        trials = encode_queries(units[defined], labels.shape[0])
+        if trials.n_groups < 2:
+            raise ValueError(
+                f"{metric} is defined for both rankers in queries of one group: comparing needs at least two groups."
+            )
+        first, second = (np.bincount(trials.codes, one) / trials.counts for one in (first, second))
+        labels = labels[trials.order[trials.starts[:-1]]]
     differences = first - second
     differences[np.abs(differences) < _ROUNDING] = 0.0
     found = signed_rank_test(first, second, alternative=alternative)
@@ -459,7 +501,7 @@ def _compare(
         names=names,
         metric=metric,
         means=(float(first.mean()), float(second.mean())),
-        n_queries=int(defined.sum()),
+        n_queries=first.shape[0],
         n_wins=found.n_wins,
         n_losses=found.n_losses,
         n_ties=found.n_ties,
@@ -468,8 +510,9 @@ def _compare(
         statistic=found.statistic,
         pvalue=found.pvalue,
         alternative=alternative,
-        labels=a.labels[defined],
+        labels=labels,
         differences=differences,
+        counted="queries" if units is None else "groups of queries",
     )
 
 

@@ -17,8 +17,11 @@ import numpy as np
 from ..comparisons.answers import AdjustedAnswers, Answers
 from ..errors import InputError, Remedy
 from .rankings import Rankings
+from .ties import Outcomes
 
 POSITION = "position"
+# The covariate of `rate(first_side=...)`.
+FIRST_SIDE = "first side"
 # Battles that counts are divided into one by one.
 _MOST_SINGLE = 1_000_000
 
@@ -58,6 +61,9 @@ class Battles:
         Whether the sign of a column of differences alone says who won.
     about_names : tuple of str
         What was done to names.
+    ties : {"half", "davidson"}
+    tie_columns : ndarray of shape (l, q) or None
+        What makes ties likely, the first column a constant, where ties may have a probability of their own.
     """
 
     items: list[Hashable]
@@ -77,6 +83,13 @@ class Battles:
     margin: np.ndarray | None = None
     only_margin: bool = False
     about_names: tuple[str, ...] = ()
+    ties: str = "half"
+    tie_columns: np.ndarray | None = None
+
+    @property
+    def tie_design(self) -> np.ndarray | None:
+        """The same where ties have a probability of their own."""
+        return self.tie_columns if self.ties == "davidson" else None
 
     @property
     def n_items(self) -> int:
@@ -102,6 +115,7 @@ class Battles:
             covariates=self.covariates[kept],
             rankings=None if self.rankings is None else self.rankings.take(kept),
             margin=None if self.margin is None else self.margin[kept],
+            tie_columns=None if self.tie_columns is None else self.tie_columns[kept],
         )
 
     @property
@@ -137,15 +151,35 @@ class Battles:
 
     def counted(self) -> Answers:
         """The same sums in as few answers as possible: one for each distinct pair, without covariates."""
+        return self._counted()[0]
+
+    def counted_outcomes(self) -> Outcomes:
+        """The same with the share of ties: of distinct pairs where battles differ in nothing else."""
+        assert self.tie_design is not None
+        if self.tie_design.shape[1] > 1:
+            return self.outcomes_of_battles()
+        answers, ties = self._counted()
+        return Outcomes(answers, ties, np.ones((ties.size, 1)))
+
+    def outcomes_of_battles(self) -> Outcomes:
+        """The same of every battle."""
+        assert self.tie_design is not None
+        return Outcomes(self.answers(), (self.share == 0.5).astype(float), self.tie_design)
+
+    def _counted(self) -> tuple[Answers, np.ndarray]:
+        """As few answers as possible, and the share of ties in each."""
+        ties = (self.share == 0.5).astype(float)
         if self.covariates.shape[1]:
-            return self.answers()
+            return self.answers(), ties
         distinct, which, sign = Answers.read(self.n_items, self.pairs).distinct_pairs()
         n = distinct.shape[0]
         weight = np.bincount(which, self.weight, n)
-        won = np.bincount(which, self.weight * np.where(sign > 0, self.share, 1.0 - self.share), n)
-        share = np.divide(won, weight, out=np.full(n, 0.5), where=weight > 0)
         kept = weight > 0
-        return Answers(self.n_items, distinct[kept], weight[kept], share[kept], np.ones(int(kept.sum())))
+        share, ties = (
+            np.bincount(which, self.weight * values, n)[kept] / weight[kept]
+            for values in (np.where(sign > 0, self.share, 1.0 - self.share), ties)
+        )
+        return Answers(self.n_items, distinct[kept], weight[kept], share, np.ones(int(kept.sum()))), ties
 
     def battles_of_items(self) -> np.ndarray:
         """Weight of the battles of each item, shape (m,)."""
@@ -181,6 +215,8 @@ class Battles:
         }
         if self.margin is not None and more.margin is not None:
             joined["margin"] = np.concatenate([self.margin, more.margin])
+        if self.tie_columns is not None and more.tie_columns is not None:
+            joined["tie_columns"] = np.concatenate([self.tie_columns, more.tie_columns])
         counts = Counter(self.outcomes)
         counts.update(more.outcomes)
         return replace(
@@ -241,7 +277,7 @@ def refuse_hopeless(battles: Battles) -> None:
 def _refuse_constant(battles: Battles) -> None:
     """Of all battles together: new ones alone may well have a covariate that does not vary."""
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
-        if np.ptp(z) == 0 and not (name == POSITION and z[0] == 1.0):
+        if np.ptp(z) == 0 and not (name in (POSITION, FIRST_SIDE) and z[0] == 1.0):
             raise InputError(
                 f"Covariate {name!r} is constant: it differs by {z[0]:g} in every battle, which cannot be "
                 "distinguished from the advantage of being shown first. Leave it out",

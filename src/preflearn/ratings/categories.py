@@ -95,7 +95,7 @@ class CategoryRatings:
         """
         from .reading import read_meetings
 
-        pairs, _ = read_meetings(battles, self.ratings.items, **self.ratings.columns_asked)
+        pairs, _, _ = read_meetings(battles, self.ratings.items, **self.ratings.columns_asked)
         labels = tables.read_categories(categories, pairs.shape[0])
         place = {label: k for k, label in enumerate(self.categories)}
         codes = np.array([place.get(label, len(place)) for label in labels], dtype=np.int64)
@@ -126,7 +126,9 @@ def make_boards(ratings: Ratings, categories: Any, ratio: Any, intervals: bool |
         ("ranking", raw.rankings is not None, "are of battles, not of rankings"),
         ("features", raw.similarity is not None, "do not use features of the items"),
         ("margin", raw.margin is not None, "are of who won, not by how much"),
+        ("first_side", bool(ratings.options["first_side"]), "do not model the first side"),
         ("covariates", bool(raw.covariate_names), "do not control for covariates"),
+        ("ties", ratings.options["ties"] != "half", "take a tie as half a win each way"),
     ):
         if given:
             raise InputError(f"Boards by category {reason}: rate without {{argument}}", argument=argument)

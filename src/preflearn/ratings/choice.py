@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit
 
 from ..errors import InputError, Remedy
 from ..losses.laplace import without_each
 from ..losses.logistic import averaged_probability
 from .battles import Battles
 from .strengths import MOST_DENSE, Strengths, fit_strengths, variances_of_battles
+from .ties import outcome_probabilities
 
 # Prior standard deviations of a strength, in natural-log units (1 is 174 points on Elo's scale).
 PRIOR_WIDTHS = (4.0, 2.5, 1.6, 1.0, 0.63, 0.4, 0.25)
@@ -42,22 +42,37 @@ FEW_ALPHAS = [alpha_of(width) for width in PRIOR_WIDTHS[::2]]
 
 
 def log_losses(probability: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Of each battle."""
+    """Of each battle, from the probability that side a wins, or from those of the three outcomes."""
+    if probability.ndim == 2:
+        P = probability[np.arange(share.size), np.rint(2.0 - 2.0 * share).astype(int)]
+        return np.asarray(-np.log(np.maximum(P, 1e-15)))
     p = np.clip(probability, 1e-15, 1.0 - 1e-15)
     return -(share * np.log(p) + (1.0 - share) * np.log1p(-p))
 
 
 def leave_battle_out(strengths: Strengths) -> np.ndarray:
-    """The probability that side a wins each battle, by the model without it, to second order.
+    """The probability that side a wins each battle (or of its three outcomes), by the model without it.
 
-    Of a row that stands for many battles, one is left out.
+    To second order. Of a row that stands for many battles, one is left out.
     """
     each = strengths.each
+    if strengths.battles.tie_design is not None:
+        return _leave_outcome_out(strengths)
     if not holds_out_by_formula(strengths.battles):
         raise ValueError("The formula is that of single battles that were won or lost.")
     single = replace(each, weight=np.minimum(each.weight, 1.0))
     mean, variance = without_each(single, strengths.theta, variances_of_battles(strengths))
     return averaged_probability(mean, variance)
+
+
+def _leave_outcome_out(strengths: Strengths) -> np.ndarray:
+    """By one Newton step on the difference; what one battle says of how common ties are is nothing."""
+    one = np.minimum(strengths.battles.weight, 1.0)
+    one = np.divide(one, strengths.battles.weight, out=np.zeros_like(one), where=one > 0)
+    variance = variances_of_battles(strengths)
+    variance = variance / np.maximum(1.0 - one * strengths.curvatures_of_battles() * variance, 1e-6)
+    d = strengths.differences() - variance * one * strengths.pulls()
+    return outcome_probabilities(d, strengths.tie_logits(), variance)
 
 
 def holds_out_by_formula(battles: Battles) -> bool:
@@ -98,7 +113,7 @@ def choose_alpha(battles: Battles) -> Strengths:
 
 
 def _plain_probabilities(strengths: Strengths, test: Battles) -> np.ndarray:
-    return expit(replace(strengths, battles=test).differences())
+    return replace(strengths, battles=test).probabilities()
 
 
 def _least_shrinkage(losses: np.ndarray, weight: np.ndarray, are_counts: bool) -> int:

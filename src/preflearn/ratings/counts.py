@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("a", "b", "winner", "loser", "weight")
 # What only the battles themselves can tell.
-OF_ROWS = ("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life")
+OF_ROWS = (
+    *("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life"),
+    *("first_side", "tie_covariates"),
+)
 _OUTCOMES = ("model_b", "tie", "model_a")
 # Of items in a key, which holds two of them and the outcome.
 _BITS = 30
@@ -153,8 +156,8 @@ class BattleCounts:
         Parameters
         ----------
         **options
-            ``anchor``, ``alpha``, ``level``, ``features``, ``kernel`` and ``item_offsets``, as in `preflearn.rate`.
-            Where alpha is a number, Newton's method starts from the ratings before.
+            ``anchor``, ``alpha``, ``level``, ``features``, ``kernel``, ``item_offsets`` and ``ties``, as in
+            `preflearn.rate`. Where alpha is a number, Newton's method starts from the ratings before.
         """
         from .rating import rate_counts
 

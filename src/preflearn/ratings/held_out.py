@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ..losses.logistic import averaged_probability
 from ..metrics.calibration import PreferenceCalibration, calibration_of_preferences
 from .battles import Battles
-from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed, future_blocks
+from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed, future_blocks, log_losses
 from .strengths import fit_strengths, variances_of_battles
+from .ties import with_share_of_ties
+
+Predict = Callable[[Battles, Battles], np.ndarray]
 
 _FOLDS = 10
 _ELO_K = 32.0
-OURS, PLACKETT_LUCE, MARGINS = "Bradley-Terry", "Plackett-Luce", "margins"
+OURS, PLACKETT_LUCE, MARGINS, DAVIDSON = "Bradley-Terry", "Plackett-Luce", "margins", "Davidson"
 WIN_RATE, ELO = "win rate", f"Elo (K = {_ELO_K:.0f})"
 
 
@@ -40,8 +42,8 @@ def held_out_folds(battles: Battles, scheme: str) -> list[tuple[np.ndarray, np.n
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
 
 
-def by_model(alpha: float | str, half_life: float | str | None) -> Callable[[Battles, Battles], np.ndarray]:
-    """Predictions of a Bradley-Terry model, averaged over its posterior where that is a matrix.
+def by_model(alpha: float | str, half_life: float | str | None) -> Predict:
+    """Predictions of the model of the battles, averaged over its posterior where that is a matrix.
 
     What is "auto" is chosen by the training battles alone.
     """
@@ -61,12 +63,35 @@ def by_model(alpha: float | str, half_life: float | str | None) -> Callable[[Bat
         strengths = (
             choose_alpha(training) if shrinkage == "auto" else fit_strengths(training, float(shrinkage))
         )
-        mean = replace(strengths, battles=test).differences()
-        if not strengths.is_dense:
-            return averaged_probability(mean, np.zeros_like(mean))
-        return averaged_probability(mean, variances_of_battles(strengths, test))
+        variance = variances_of_battles(strengths, test) if strengths.is_dense else None
+        return replace(strengths, battles=test).probabilities(variance)
 
     return predict
+
+
+def with_ties(predict: Predict) -> Predict:
+    """The three outcomes from the probability that side a wins, ties being as likely in every battle."""
+
+    def predict_three(training: Battles, test: Battles) -> np.ndarray:
+        p = predict(replace(training, ties="half"), replace(test, ties="half"))
+        return with_share_of_ties(p, training.share == 0.5, training.weight)
+
+    return predict_three
+
+
+def predicts_ties_better(
+    battles: Battles, alpha: float | str, half_life: float | str | None, n_folds: int = 4
+) -> bool:
+    """Whether Davidson's model predicts the outcomes of held-out battles better than a constant share of ties."""
+    if not (battles.share == 0.5).any():
+        return False
+    single = replace(battles.one_by_one(), ties="davidson")
+    folds = held_out_folds(single, "future" if half_life is not None else "battle")[:n_folds]
+    model, losses = by_model(alpha, half_life), []
+    for predict in (model, with_ties(model)):
+        rows, P = held_out_predictions(single, predict, folds)
+        losses.append(float(np.average(log_losses(P, single.share[rows]), weights=single.weight[rows])))
+    return losses[0] < losses[1]
 
 
 def by_win_rate(training: Battles, test: Battles) -> np.ndarray:
@@ -90,10 +115,10 @@ def by_elo(training: Battles, test: Battles) -> np.ndarray:
 
 def held_out_predictions(
     battles: Battles,
-    predict: Callable[[Battles, Battles], np.ndarray],
+    predict: Predict,
     folds: list[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers that were held out, and the probability that side a wins."""
+    """Row numbers that were held out, and the probability that side a wins (or of the three outcomes)."""
     rows = np.concatenate([test for _, test in folds])
     p = [predict(battles.take(training), battles.take(test)) for training, test in folds]
     return rows, np.concatenate(p)
@@ -137,9 +162,13 @@ def held_out_table(
         folds = held_out_folds(battles, scheme)
         model = by_model(alpha, half_life) if scheme == "future" else others
         methods = {ours: model, WIN_RATE: by_win_rate, ELO: by_elo}
+        if battles.ties == "davidson":
+            # All of them predict three outcomes.
+            methods = {OURS: model, WIN_RATE: by_win_rate, ELO: by_elo}
+            methods = {DAVIDSON: model, **{name: with_ties(one) for name, one in methods.items()}}
         for method, predict in methods.items():
             rows, p = held_out_predictions(battles, predict, folds)
-            found = calibration_of_preferences(p, battles.share[rows], weight=battles.weight[rows])
+            found = _calibration(p, battles.share[rows], battles.weight[rows])
             calibration = calibration or found
             values = (
                 name,
@@ -153,3 +182,18 @@ def held_out_table(
                 table[column].append(value)
     assert calibration is not None
     return table, calibration
+
+
+def _calibration(p: np.ndarray, share: np.ndarray, weight: np.ndarray) -> PreferenceCalibration:
+    """Of who wins, or of the predictions of all three outcomes together."""
+    if p.ndim == 1:
+        return calibration_of_preferences(p, share, weight=weight)
+    came = np.stack([share == 1.0, share == 0.5, share == 0.0], axis=1).astype(float)
+    found = calibration_of_preferences(p.ravel(), came.ravel(), weight=np.repeat(weight, 3))
+    return replace(
+        found,
+        log_loss=float(np.average(log_losses(p, share), weights=weight)),
+        brier_score=float(np.average(np.square(p - came).sum(axis=1), weights=weight)),
+        accuracy=float(np.average(came[np.arange(share.size), p.argmax(axis=1)], weights=weight)),
+        n_pairs=share.size,
+    )

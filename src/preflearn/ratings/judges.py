@@ -17,7 +17,7 @@ from scipy.special import expit, ndtr
 from ..losses.laplace import without_each
 from ..losses.logistic import averaged_probability, estimate_reliability
 from ..model_selection.significance import holm
-from .battles import Battles
+from .battles import FIRST_SIDE, POSITION, Battles
 from .strengths import Strengths, root_mean_square, variances_of_battles
 
 _STEPS = 30
@@ -49,11 +49,13 @@ def judge_table(strengths: Strengths) -> dict[str, list[Any]]:
     n = len(labels)
     each = strengths.each
     variance = variances_of_battles(strengths)
-    if battles.rankings is None and battles.margin is None:
+    if battles.rankings is None and battles.margin is None and battles.ties == "half":
         mean, variance = without_each(each, strengths.theta, variance)
     else:
         mean = strengths.differences()
-    reliability = estimate_reliability(replace(each, judges=codes), mean, variance)
+    # Where ties have a probability of their own, the model of who wins is that of decided battles.
+    weight = np.where((each.share == 0.5) & (battles.ties == "davidson"), 0.0, each.weight)
+    reliability = estimate_reliability(replace(each, judges=codes, weight=weight), mean, variance)
     p = averaged_probability(mean, variance)
     right = np.where(p == 0.5, 0.5, np.where(p > 0.5, each.share, 1.0 - each.share))
     total = np.bincount(codes, each.weight, n)
@@ -66,7 +68,7 @@ def judge_table(strengths: Strengths) -> dict[str, list[Any]]:
     }
     offset = mean / np.sqrt(1.0 + np.pi / 8.0 * variance)
     for name, x in _suspicions(battles).items():
-        b, se = slopes_by_judge(codes, x, offset, each.share, each.weight)
+        b, se = slopes_by_judge(codes, x, offset, each.share, weight)
         table[f"{name}_bias"] = b.tolist()
         table[f"{name}_p"] = corrected(2.0 * ndtr(-np.abs(b / se))).tolist()
     return table
@@ -79,7 +81,7 @@ def _suspicions(battles: Battles) -> dict[str, np.ndarray]:
     if battles.ordered:
         found["position"] = np.ones(len(battles))
     for name, z in zip(battles.covariate_names, battles.covariates.T, strict=True):
-        if name != "position":
+        if name not in (POSITION, FIRST_SIDE):
             found[name] = z / root_mean_square(z[:, None])[0]
     place = {str(item): k for k, item in enumerate(battles.items)}
     itself = np.array([place.get(str(label), -1) for label in labels])[codes]

@@ -13,9 +13,10 @@ import numpy as np
 from ..errors import InputError, Remedy
 from ..kernels.functions import Kernel
 from ..tables.encoding.frames import TEXT, read_table, refuse_repeated_columns
-from .battles import Battles, refuse_hopeless
+from .battles import POSITION, Battles, refuse_hopeless
 from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
+from .held_out import predicts_ties_better
 from .rankings import MOST_FACTORED
 from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, factorised, read_battles, read_numbers, read_ranked
@@ -23,6 +24,11 @@ from .result import Ratings
 from .strengths import Strengths, fit_strengths
 from .tables import MEAN_RATING, POINTS, backend_of
 
+# What `read_battles` takes.
+_READ = (
+    *("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin"),
+    *("ties", "first_side", "tie_covariates"),
+)
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10
 
@@ -48,6 +54,9 @@ def rate(
     item_offsets: float = 1.0,
     ranking: str | None = None,
     margin: str | None = None,
+    ties: str = "half",
+    first_side: bool | str = False,
+    tie_covariates: Sequence[str] = (),
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -106,6 +115,15 @@ def rate(
         By how much battles were won: ``"score"`` is the column ``score_a`` minus ``score_b``, or a column ``score``
         that holds the difference. Differences of strengths are then fitted to margins by least squares, in units of
         their own noise, so that the probability of winning is that of a margin above 0. Without it only who won counts.
+    ties : {"half", "davidson", "auto"}, default="half"
+        A tie is half a win each way, or an outcome with a probability of its own by Davidson's model: P(a wins), P(tie)
+        and P(b wins) are proportional to e^{d/2}, e^ν and e^{-d/2} with d the difference above. "auto" takes what
+        predicts the three outcomes of held-out battles better.
+    first_side : bool or str, default=False
+        Whether the side named first has an advantage (home, white, shown left), or a column that says in which battles
+        (1 or true). It is added to the difference and not shrunk; `Ratings.covariates` has it in points.
+    tie_covariates : sequence of str
+        Columns of numbers that make ties more or less likely: ν is linear in them.
 
     Returns
     -------
@@ -137,8 +155,10 @@ def rate(
     options: dict[str, Any] = {
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
         "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None, "margin": margin,
+        "ties": ties, "first_side": first_side, "tie_covariates": tie_covariates,
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
+    _check_ties(options, ranking)
     if ranking is None:
         read = read_battles(battles, **options)
     else:
@@ -167,9 +187,8 @@ def _with_features(read: Battles, features: Any, kernel: Any, item_offsets: Any,
 
 
 def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
-    ignored = [
-        name for name in ("a", "b", "winner", "loser", "covariates", "cluster", "margin") if options[name]
-    ]
+    names = ("a", "b", "winner", "loser", "covariates", "cluster", "margin", "first_side")
+    ignored = [name for name in names if options[name]]
     if features is not None:
         ignored.append("features")
     if ignored:
@@ -202,6 +221,36 @@ def _check(half_life: Any, alpha: Any, level: Any, time: str | None, cluster: An
         raise InputError("{argument} must be a column, None or False: found True", argument="cluster")
 
 
+def _check_ties(options: dict[str, Any], ranking: str | None) -> None:
+    ties, first_side = options["ties"], options["first_side"]
+    if ties not in ("half", "davidson", "auto"):
+        raise InputError(
+            f"{{argument}} must be 'half', 'davidson' or 'auto': found {ties!r}", argument="ties"
+        )
+    if not isinstance(first_side, (bool, str)):
+        raise InputError(
+            f"{{argument}} must be True, False or a column: found {first_side!r}", argument="first_side"
+        )
+    if ties == "half":
+        if options["tie_covariates"]:
+            raise InputError(
+                "{argument} would be ignored where ties are half a win each way (ties='half')",
+                Remedy("ties", "davidson"),
+                argument="tie_covariates",
+            )
+    elif ranking is not None or options["margin"] is not None:
+        name, why = ("ranking", "rankings") if ranking is not None else ("margin", "margins")
+        raise InputError(
+            f"Ties have no probability of their own in the model of {why} ({name}): rate without {{argument}}",
+            argument="ties",
+        )
+    if first_side and POSITION in options["covariates"]:
+        raise InputError(
+            "{argument} and the covariate 'position' (covariates) are the same effect: ask for one of them",
+            argument="first_side",
+        )
+
+
 def _is_number(value: Any, least: float) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) < np.inf
 
@@ -217,6 +266,9 @@ def _rated(
     if cluster is not None:
         notes += _about_few_clusters(battles, cluster, level)
     asked = {"half_life": half_life, "alpha": alpha, **options}
+    if options["ties"] == "auto":
+        better = predicts_ties_better(battles, alpha, half_life)
+        battles = replace(battles, ties="davidson" if better else "half")
     if half_life == "auto":
         alphas = FEW_ALPHAS if alpha == "auto" else [float(alpha)]
         half_life, alpha = choose_half_life(battles, alphas)
@@ -251,14 +303,18 @@ def rate_counts(
     features: Any = None,
     kernel: Any = "linear",
     item_offsets: float = 1.0,
+    ties: str = "half",
 ) -> Ratings:
     """The ratings of counts, found from those before where there are some."""
     _check(None, alpha, level, None, None)
-    counted = replace(read_battles(table, weight="count"), about_names=about_names)
+    about_ties: dict[str, Any] = {"ties": ties, "first_side": False, "tie_covariates": ()}
+    _check_ties({**about_ties, "margin": None, "covariates": ()}, None)
+    counted = replace(read_battles(table, weight="count", ties=ties), about_names=about_names)
     read = _with_features(counted, features, kernel, item_offsets, alpha)
     names = ("a", "b", "winner", "loser", "judge", "time", "covariates", "cluster", "margin", "ranking")
     options = {
         **dict.fromkeys(names),
+        **about_ties,
         "weight": "count",
         "covariates": (),
         "wants_cluster": None,
@@ -275,8 +331,7 @@ def rerate(ratings: Ratings, battles: Any) -> Ratings:
     if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
         raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
     asked = dict(ratings.options)
-    names = ("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin")
-    new = read_battles(battles, **{name: asked[name] for name in names})
+    new = read_battles(battles, **{name: asked[name] for name in _READ})
     both = ratings.raw.followed_by(new)
     start = None
     if both.items == ratings.raw.items and not both.covariate_names:

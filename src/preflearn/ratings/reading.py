@@ -17,7 +17,7 @@ from ..errors import InputError, Remedy, shortened
 from ..numerics.namespace import refuse_repeated_columns
 from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
 from ..tables.encoding.values import DAY, day_comes_first, parse_times, times_of_digits
-from .battles import POSITION, Battles, are_counts, sorted_labels
+from .battles import FIRST_SIDE, POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 
 _SIDES = (
@@ -96,6 +96,9 @@ def read_battles(
     covariates: Sequence[str] = (),
     cluster: str | None = None,
     margin: str | None = None,
+    ties: str = "half",
+    first_side: bool | str = False,
+    tie_covariates: Sequence[str] = (),
 ) -> Battles:
     """Read a data frame or a mapping of columns; see `preflearn.rate` for the arguments."""
     if isinstance(covariates, str):
@@ -113,6 +116,8 @@ def read_battles(
     values = _read_weights(columns, weight) if weight else np.ones(len(pairs))
     share, outcomes = _read_outcomes(columns, sides, items, pairs, values, difference)
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
+    if first_side is not False:
+        Z = [_read_first_side(columns, first_side, sides, len(share)), *Z]
     return Battles(
         items,
         pairs,
@@ -122,7 +127,7 @@ def read_battles(
         _read_labels(columns, cluster, "cluster"),
         None if time is None else read_days(columns[_known(columns, time, "time")]),
         np.stack(Z, axis=1) if Z else np.empty((len(share), 0)),
-        tuple(map(str, covariates)),
+        tuple(map(str, covariates if first_side is False else (FIRST_SIDE, *covariates))),
         not sides.winner_first,
         outcomes,
         unused=tuple(
@@ -131,6 +136,8 @@ def read_battles(
         margin=difference,
         about_names=_about_spaces(columns, (sides.a, sides.b, judge, cluster)),
         only_margin=margin is not None and sides.by_score and _pair_of(columns, margin, sides) is None,
+        ties="half" if ties == "half" else "davidson",
+        tie_columns=None if ties == "half" else _read_tie_columns(columns, tie_covariates, len(share)),
     )
 
 
@@ -595,6 +602,32 @@ def _read_covariate(columns: dict[str, Column], name: str, sides: _Sides, n: int
     return _read_difference(columns, name, sides, "covariates")
 
 
+def _read_first_side(columns: dict[str, Column], first_side: bool | str, sides: _Sides, n: int) -> np.ndarray:
+    """1 where the side named first has its advantage, 0 where it has none."""
+    if sides.winner_first:
+        raise InputError(
+            "{argument} needs to know which side was named first, and columns of winners and losers (loser) do not "
+            "say: give the battles as two sides with a column that says who won",
+            argument="first_side",
+        )
+    if first_side is True:
+        return np.ones(n)
+    values = read_numbers(columns[_known(columns, str(first_side), "first_side")], "first_side")
+    if not np.isin(values, (0.0, 1.0)).all():
+        raise InputError(
+            f"{{argument}}: the column {first_side!r} must say where the first side has its advantage, with 1 (true) "
+            f"and 0 (false): found {shortened([f'{value:g}' for value in np.unique(values)])}",
+            argument="first_side",
+        )
+    return values
+
+
+def _read_tie_columns(columns: dict[str, Column], names: Sequence[str], n: int) -> np.ndarray:
+    """A constant, and columns of what makes ties likely."""
+    read = [read_numbers(columns[_known(columns, name, "tie_covariates")], "tie_covariate") for name in names]
+    return np.stack([np.ones(n), *read], axis=1)
+
+
 def _read_difference(columns: dict[str, Column], name: str, sides: _Sides, argument: str) -> np.ndarray:
     """Of two columns, one for each side, or a column that holds it."""
     what, pair = argument.removesuffix("s"), _pair_of(columns, name, sides)
@@ -636,8 +669,13 @@ def read_meetings(
     winner: str | None,
     loser: str | None,
     covariates: Sequence[str] = (),
-) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the sides of battles whose winner need not be known, -1 for other items, and their covariates."""
+    first_side: bool | str = False,
+    tie_covariates: Sequence[str] = (),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers of the sides of battles whose winner need not be known, -1 for other items, and their covariates.
+
+    The last are those of ties (`Battles.tie_columns`).
+    """
     refuse_repeated_columns(table)
     columns = {column.name: column for column in read_table(table, "The table of battles").columns}
     if loser is not None and loser not in columns:
@@ -664,8 +702,14 @@ def read_meetings(
             UserWarning,
             stacklevel=3,
         )
-    Z = [_read_covariate(columns, name, sides, n) for name in covariates]
-    return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0))
+    Z = [
+        _read_first_side(columns, first_side, sides, n)
+        if name == FIRST_SIDE and first_side is not False
+        else _read_covariate(columns, name, sides, n)
+        for name in covariates
+    ]
+    U = _read_tie_columns(columns, tie_covariates, n)
+    return np.stack(pairs, axis=1), np.stack(Z, axis=1) if Z else np.empty((n, 0)), U
 
 
 def read_ranked(

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,12 +40,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..comparisons.answers import AdjustedAnswers, Answers
 from ..losses.labels import MOST_SOLVED, LabelPosterior
-from ..losses.logistic import LogisticLoss
-from ..losses.newton import ExactHessian, Features, PairObjective, minimise_logistic
+from ..losses.logistic import LogisticLoss, averaged_probability
+from ..losses.newton import ExactHessian, Features, PairLossFit, PairObjective, minimise_logistic
 from ..numerics.linalg import cholesky_in_place, cholesky_solve, inverse_in_place
-from .battles import Battles
+from .battles import FIRST_SIDE, Battles
 from .rankings import MOST_FACTORED, ChoiceLoss, fit_rankings
 from .ranks import MOST_INFORMATION, MOST_PRODUCTS, diagonal_information, information_of
+from .ties import OutcomeLoss, OutcomeObjective, Outcomes, outcome_probabilities
 
 # The logistic function is closest to the normal distribution with this standard deviation.
 _LOGISTIC_WIDTH = 1.702
@@ -56,6 +57,8 @@ MOST_DENSE = 3000
 # Prior standard deviation of a covariate's effect (a difference of one standard deviation) in units of that of a
 # strength.
 _EFFECT_WIDTH = 4.0
+# The same of constants that should not be shrunk: the advantage of the first side, and how common ties are.
+_UNSHRUNK = 1000.0
 # What stands for alpha = 0: the mean of all strengths needs some value.
 _NO_ALPHA = 1e-10
 # Relative residual of columns of the inverse Hessian; their diagonal entries are right to its square.
@@ -147,10 +150,28 @@ class Strengths:
     def curvatures(self) -> np.ndarray:
         return LogisticLoss(self.counted, self.theta).curvatures
 
+    def probabilities(self, variance: np.ndarray | None = None) -> np.ndarray:
+        """That side a wins each battle, or of the three outcomes where ties have a probability of their own.
+
+        Averaged over errors of x_k · θ with this variance where it is given.
+        """
+        if self.battles.tie_design is not None:
+            return outcome_probabilities(self.differences(), self.tie_logits(), variance)
+        d = self.differences()
+        return averaged_probability(d, np.zeros_like(d) if variance is None else variance)
+
+    def tie_logits(self) -> np.ndarray:
+        """ν of each battle; without any tie, as here, e^ν is 0."""
+        return np.full(len(self.battles), -np.inf)
+
+    def hessian(self) -> np.ndarray:
+        """Of the loss, dense, as a function of θ."""
+        return self.counted.dense_hessian(self.curvatures)
+
     @cached_property
     def inverse_hessian(self) -> np.ndarray:
         """H⁻¹, dense; what is common to all strengths, which nothing depends on, is held at 0."""
-        H = self.counted.dense_hessian(self.curvatures)
+        H = self.hessian()
         n = self.battles.n_items
         if self.battles.similarity is None:
             H[np.diag_indices_from(H)] += 2.0 * self.alpha
@@ -158,6 +179,11 @@ class Strengths:
         else:
             H += self.prior_precision()
         return inverse_in_place(H)
+
+    @property
+    def inverse_rows(self) -> np.ndarray:
+        """Rows of the inverse Hessian of all that was fitted, those of θ."""
+        return self.inverse_hessian
 
     def prior_precision(self) -> np.ndarray:
         """2 alpha times the inverse of the prior covariance, shape (m + p, m + p)."""
@@ -213,7 +239,8 @@ def covariate_scale(battles: Battles) -> np.ndarray:
         return np.empty(0)
     sizes = root_mean_square(battles.covariates, battles.weight)
     # A covariate that never differed in these battles, such as a part of them, tells nothing: its effect stays 0.
-    return np.divide(_EFFECT_WIDTH, sizes, out=np.ones_like(sizes), where=sizes > 0)
+    widths = [_UNSHRUNK if name == FIRST_SIDE else _EFFECT_WIDTH for name in battles.covariate_names]
+    return np.divide(widths, sizes, out=np.ones_like(sizes), where=sizes > 0)
 
 
 def fit_strengths(
@@ -242,18 +269,129 @@ def fit_strengths(
         return _fit_rankings(battles, max(alpha, _NO_ALPHA), start if like is None else like.theta)
     if battles.margin is not None:
         return _fit_margins(battles, max(alpha, _NO_ALPHA))
+    if battles.tie_design is not None and battles.weight[battles.share == 0.5].any():
+        return _fit_ties(battles, max(alpha, _NO_ALPHA), start, like)
     if like is not None:
         scale, answers, start = like.scale, like.counted, like.theta
     else:
         scale = covariate_scale(battles)
         answers = scaled(battles, scale).counted()
-    root = None
-    if battles.similarity is not None:
-        root = np.eye(answers.n_rows)
-        root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
+    root = None if battles.similarity is None else _prior_root(battles, answers.n_rows)
     theta = minimise(answers, max(alpha, _NO_ALPHA), start, root)
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return Strengths(battles, max(alpha, _NO_ALPHA), theta, scale, answers)
+
+
+def _prior_root(battles: Battles, size: int) -> np.ndarray:
+    """R with θ = R w where w has independent coordinates a priori."""
+    assert battles.similarity is not None
+    root = np.eye(size)
+    root[: battles.n_items, : battles.n_items] = np.linalg.cholesky(battles.similarity)
+    return root
+
+
+@dataclass(frozen=True)
+class TieStrengths(Strengths):
+    """The same with a probability of ties, by Davidson's model (`ties`).
+
+    γ is eliminated: H is the Schur complement of its block. Of very many items γ is taken as known.
+
+    Attributes
+    ----------
+    gamma : ndarray of shape (q,)
+    """
+
+    gamma: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def tie_logits(self) -> np.ndarray:
+        assert self.battles.tie_design is not None
+        return self.battles.tie_design @ self.gamma
+
+    @cached_property
+    def loss(self) -> OutcomeLoss:
+        """At the strengths."""
+        return self._loss_of(scaled(self.battles, self.scale).counted_outcomes())
+
+    @cached_property
+    def loss_of_battles(self) -> OutcomeLoss:
+        """The same with a term for each battle."""
+        return self._loss_of(scaled(self.battles, self.scale).outcomes_of_battles())
+
+    def _loss_of(self, outcomes: Outcomes) -> OutcomeLoss:
+        return OutcomeLoss(outcomes, np.concatenate([self.theta, self.gamma]))
+
+    def pulls(self) -> np.ndarray:
+        return self.loss_of_battles.pulls
+
+    def tie_gradients(self) -> np.ndarray:
+        """Minus the derivative of each battle's loss by γ, shape (l, q)."""
+        assert self.battles.tie_design is not None
+        return self.battles.tie_design * self.loss_of_battles.tie_pulls[:, None]
+
+    @cached_property
+    def curvatures(self) -> np.ndarray:
+        return self.loss.curvatures
+
+    def curvatures_of_battles(self) -> np.ndarray:
+        return self.loss_of_battles.curvatures
+
+    def hessian(self) -> np.ndarray:
+        cross, own = self.loss.blocks()
+        return super().hessian() - cross @ np.linalg.solve(own, cross.T)
+
+    @property
+    def inverse_rows(self) -> np.ndarray:
+        cross, own = self.loss.blocks()
+        return np.hstack([self.inverse_hessian, -self.inverse_hessian @ np.linalg.solve(own, cross.T).T])
+
+    @cached_property
+    def posterior(self) -> LabelPosterior:
+        return LabelPosterior(self.counted, self.alpha, self.theta, self.curvatures)
+
+    def informative_rows(self, cluster: np.ndarray) -> tuple[sp.csr_array, np.ndarray]:
+        """√(w P_o) (g_o - E g) of each outcome o of each battle, g_o its gradient."""
+        if not self.is_dense:
+            return super().informative_rows(cluster)
+        P, w = self.probabilities(), self.battles.weight
+        share = np.array([1.0, 0.5, 0.0])
+        off = np.sqrt(w[:, None] * P) * (share - (P @ share)[:, None])
+        tied = np.sqrt(w[:, None] * P) * (np.array([0.0, 1.0, 0.0]) - P[:, 1:2])
+        each, which, n = self.each, np.arange(w.size), self.battles.n_items
+        at = (np.concatenate([which, which]), each.pairs.T.ravel())
+        x = sp.csr_array((np.repeat([1.0, -1.0], w.size), at), shape=(w.size, n))
+        x = sp.csr_array(sp.hstack([x, self.battles.covariates * self.scale]))
+        rows = [
+            sp.hstack([sp.diags_array(off[:, k]) @ x, self.battles.tie_design * tied[:, k : k + 1]])
+            for k in range(3)
+        ]
+        return sp.csr_array(sp.vstack(rows)), np.tile(cluster, 3)
+
+
+def _fit_ties(
+    battles: Battles, alpha: float, start: np.ndarray | None, like: Strengths | None
+) -> TieStrengths:
+    """θ and γ; γ but for its constant is shrunk as coefficients of covariates are."""
+    scale = covariate_scale(battles) if like is None else like.scale
+    outcomes = scaled(battles, scale).counted_outcomes()
+    n, U = outcomes.answers.n_rows, battles.tie_design
+    assert U is not None
+    sizes = root_mean_square(U, battles.weight)
+    widths = np.where(np.arange(U.shape[1]) == 0, _UNSHRUNK, _EFFECT_WIDTH) / np.where(sizes > 0, sizes, 1.0)
+    root: Any = sp.diags_array(np.concatenate([np.ones(n), widths]), format="csr")
+    if battles.similarity is not None:
+        root = root.toarray()
+        root[:n, :n] = _prior_root(battles, n)
+    exact = None
+    if outcomes.n_rows <= MOST_FACTORED:
+        exact = ExactHessian(lambda loss: np.asfortranarray(root.T @ loss.hessian() @ root), alpha)
+    weights = None
+    if isinstance(like, TieStrengths) and battles.similarity is None:
+        weights = np.concatenate([like.theta, like.gamma / widths])
+    fit = minimise_logistic(OutcomeObjective(root, outcomes), alpha, start=weights, preconditioner=exact)
+    _warn_unless_converged(fit)
+    theta = root @ fit.weights
+    theta[: battles.n_items] -= theta[: battles.n_items].mean()
+    return TieStrengths(battles, alpha, theta[:n], scale, outcomes.answers, theta[n:])
 
 
 class RankingStrengths(Strengths):
@@ -392,13 +530,17 @@ def minimise(
     else:
         objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
     fit = minimise_logistic(objective, alpha, start=start, preconditioner=exact)
+    _warn_unless_converged(fit)
+    return fit.weights.copy() if root is None else root @ fit.weights
+
+
+def _warn_unless_converged(fit: PairLossFit) -> None:
     if not fit.converged:
         warnings.warn(
             f"The ratings have not converged after {fit.n_iter} Newton steps: raise alpha.",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return fit.weights.copy() if root is None else root @ fit.weights
 
 
 def _hessian_of(answers: Answers, curvatures: np.ndarray, root: np.ndarray | None) -> np.ndarray:
@@ -419,7 +561,8 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
     inverse, n = strengths.inverse_hessian, strengths.battles.n_items
     if cluster is None:
         return centred(inverse, n)
-    return centred(sandwich(inverse, cluster_gradients(strengths, cluster), strengths.prior_precision()), n)
+    g = cluster_gradients(strengths, cluster)
+    return centred(sandwich(inverse, g, strengths.prior_precision(), strengths.inverse_rows), n)
 
 
 def cluster_information(strengths: Strengths, cluster: np.ndarray) -> Any:
@@ -431,30 +574,33 @@ def cluster_information(strengths: Strengths, cluster: np.ndarray) -> Any:
     size, n_clusters = strengths.theta.shape[0], int(codes.max()) + 1
     small = n_clusters * size <= MOST_INFORMATION and rows.shape[0] * size <= MOST_PRODUCTS
     if not (strengths.is_dense and small):
-        return diagonal_information(rows, codes)
-    A, n = strengths.inverse_hessian.copy(), strengths.battles.n_items
+        return diagonal_information(rows[:, :size], codes)
+    A, n = strengths.inverse_rows.T.copy(), strengths.battles.n_items
     A[:, :n] -= A[:, :n].mean(axis=1)[:, None]
     return information_of(rows, codes, A)
 
 
 def solved_information(strengths: Strengths, cluster: np.ndarray, some: np.ndarray) -> np.ndarray:
     """The same of some coordinates of very many, shape (G, k): a solve for each."""
-    return information_of(*strengths.informative_rows(cluster), _solved_columns(strengths, some))
+    return information_of(*strengths.informative_rows(cluster), solved_columns(strengths, some))
 
 
-def _solved_columns(strengths: Strengths, some: np.ndarray) -> np.ndarray:
+def solved_columns(strengths: Strengths, some: np.ndarray) -> np.ndarray:
     """Columns of H⁻¹."""
     B = np.zeros((strengths.theta.shape[0], some.shape[0]))
     B[some, np.arange(some.shape[0])] = 1.0
     return strengths.posterior.solve(B, _SOLVED)
 
 
-def sandwich(inverse: np.ndarray, g: Any, prior: np.ndarray) -> np.ndarray:
-    """H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + prior) H⁻¹ for gradients of shape (G, size), dense or sparse."""
-    n_clusters = g.shape[0]
+def sandwich(inverse: np.ndarray, g: Any, prior: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """H⁻¹ (G / (G - 1) Σ_c g_c g_cᵀ + prior) H⁻¹ for gradients of shape (G, size), dense or sparse.
+
+    ``rows`` of the inverse Hessian of more coordinates, which gradients then have, too.
+    """
+    n_clusters, rows = g.shape[0], inverse if rows is None else rows
     meat = g.T @ g
     meat = (meat.toarray() if sp.issparse(meat) else meat) * (n_clusters / (n_clusters - 1.0))
-    return inverse @ (meat + prior) @ inverse
+    return rows @ meat @ rows.T + inverse @ prior @ inverse
 
 
 def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
@@ -471,6 +617,8 @@ def cluster_gradients(strengths: Strengths, cluster: np.ndarray) -> Any:
     ]
     where = (np.concatenate([cluster, cluster]), np.concatenate([a, b]))
     shape = (n_clusters, strengths.battles.n_items)
+    if isinstance(strengths, TieStrengths) and strengths.is_dense:
+        effects += [np.bincount(cluster, t, n_clusters) for t in strengths.tie_gradients().T]
     g = sp.csr_array(sp.coo_array((np.concatenate([pulls, -pulls]), where), shape=shape))
     return sp.csr_array(sp.hstack([g, np.stack(effects, axis=1)])) if effects else g
 
@@ -489,7 +637,7 @@ def many_standard_errors(strengths: Strengths, cluster: np.ndarray | None, exact
 
 def solved_standard_errors(strengths: Strengths, cluster: np.ndarray | None, some: np.ndarray) -> np.ndarray:
     """Standard errors of some of very many strengths: a solve for each."""
-    columns = _solved_columns(strengths, some)
+    columns = solved_columns(strengths, some)
     if cluster is None:
         return np.sqrt(columns[some, np.arange(some.shape[0])])
     g = cluster_gradients(strengths, cluster)

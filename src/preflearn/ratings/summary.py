@@ -53,6 +53,11 @@ def verdict(ratings: Ratings) -> str:
     return f"{first}. {same} of {n - 1} neighbours on the board cannot be told apart."
 
 
+def about_fragility(ratings: Ratings) -> list[str]:
+    """How few battles decide the first place, in a line."""
+    return [str(ratings.fragility())] if is_moderate(ratings) else []
+
+
 def sentences(ratings: Ratings) -> list[str]:
     """What looks wrong, and what to know."""
     notes = list(ratings.notes)
@@ -104,6 +109,10 @@ def settings(ratings: Ratings) -> dict[str, str]:
     found = {"Model": "Plackett-Luce" if of_rankings else "Bradley-Terry; a tie is half a win each way"}
     if ratings.raw.margin is not None:
         found["Model"] = f"least squares on margins ({options['margin']}), on the scale of Bradley-Terry"
+    if ratings.raw.ties == "davidson":
+        found["Model"] = "Davidson: Bradley-Terry with a probability of ties"
+    if options["ties"] == "auto":
+        found["Model"] += " (by held-out battles)"
     found["Shrinkage (alpha)"] = f"{ratings.alpha:.4g}" + (
         " (by held-out battles)" if options["alpha"] == "auto" else ""
     )
@@ -134,7 +143,9 @@ def summary_of(ratings: Ratings) -> dict[str, Any]:
         "alpha": ratings.alpha,
         "half_life": ratings.half_life,
         "level": ratings.level,
+        "ties": ratings.raw.ties,
         "verdict": verdict(ratings),
+        "fragility": " ".join(about_fragility(ratings)),
         "notes": sentences(ratings),
         "table": rows_of(ratings.columns),
     }
@@ -181,7 +192,9 @@ def shown_board(ratings: Ratings, n: int) -> ShownTable:
         )
     left = len(board["item"]) - n
     caption = f"Ratings of {len(ratings.items):,} items by {ratings.raw.n_battles:,} battles"
-    return ShownTable(rows, caption, [*([f"... and {left:,} more"] if left > 0 else []), verdict(ratings)])
+    return ShownTable(rows, caption, [
+        *([f"... and {left:,} more"] if left > 0 else []), verdict(ratings), *about_fragility(ratings)
+    ])  # fmt: skip
 
 
 def page_of(
@@ -214,7 +227,7 @@ def page_of(
         months=months,
         categories=_category_columns(boards),
         battles_of_pairs=_meetings(ratings),
-        notes=sentences(ratings),
+        notes=[*about_fragility(ratings), *sentences(ratings)],
         settings=settings(ratings),
         command=command,
         **parts,
@@ -268,7 +281,9 @@ def page_text(
     from .. import __version__
 
     if os.fspath(path).lower().endswith(".md"):
-        notes = "".join(f"- {markdown_text(note)}\n" for note in sentences(ratings))
+        notes = "".join(
+            f"- {markdown_text(note)}\n" for note in [*about_fragility(ratings), *sentences(ratings)]
+        )
         generator = f'<!-- name="generator" content="preflearn {__version__}" -->'
         board = board_text(ratings, ".md", boards)
         head = f"# {markdown_text(title or 'Leaderboard')}\n\n{markdown_text(verdict(ratings))}"

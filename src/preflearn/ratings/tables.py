@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from ..errors import InputError, Remedy
 from . import boards, judges, ranks
+from .battles import FIRST_SIDE
 from .ranks import effective_clusters
 from .strengths import (
     dense_covariance,
@@ -124,6 +125,7 @@ def covariates(ratings: Ratings) -> Columns:
         df = effective_clusters(s) - 1.0
     width = ranks.quantile_of(ratings.level, df) * se
     typical = POINTS * root_mean_square(ratings.raw.covariates)
+    typical[[name == FIRST_SIDE for name in ratings.raw.covariate_names]] = POINTS
     bounds = {"": b, "_lower": b - width, "_upper": b + width}
     columns = {name.removeprefix("_") or "coefficient": values.tolist() for name, values in bounds.items()}
     columns |= {f"points{name}": (typical * values).tolist() for name, values in bounds.items()}

@@ -104,6 +104,11 @@ class AlphaPathDisplay(_Display):
                 "AlphaPathDisplay draws a fitted search over alpha (RankRLSCV, RLSCV, RankSVMCV): found "
                 f"{type(search).__name__} without cv_scores_."
             )
+        if np.ndim(search.cv_scores_) > 1:
+            raise ValueError(
+                "AlphaPathDisplay draws one path, and alpha_per_output=True has one for each output: draw output k by "
+                "AlphaPathDisplay(model.alphas_, model.cv_scores_[:, k], model.alpha_[k]).plot()."
+            )
         scoring = getattr(search, "scoring_", getattr(search, "scoring", None))
         default = getattr(search, "_default_scoring", "concordance") if scoring is None else str(scoring)
         found = cls(search.alphas_, search.cv_scores_, search.alpha_, **{"score_name": default, **options})

@@ -17,7 +17,7 @@ method", NIPS 30 (2017); it samples rows where comparisons need whole queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -108,24 +108,24 @@ def block_rows(width: int) -> int:
     return max(64, width // 4, _BLOCK_BYTES // (8 * max(1, width)))
 
 
-def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:
-    """β on the independent basis vectors, shape (r, v), by the r × r matrix summed over blocks of rows.
+def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alphas: Sequence[float]) -> list[np.ndarray]:
+    """β on the independent basis vectors at every alpha, shape (r, v), by the r × r matrix summed over blocks of rows.
 
     Parameters
     ----------
     rows : ReducedRows
     comparisons : Comparisons
         With a symmetric half in closed form.
-    alpha : float
+    alphas : sequence of float
     """
-    if sums_may_do(rows.factor, comparisons, alpha):
+    if len(alphas) == 1 and sums_may_do(rows.factor, comparisons, alphas[0]):
         try:
-            return _solve_on_kernel(rows, comparisons, alpha)
+            return [_solve_on_kernel(rows, comparisons, alphas[0])]
         except np.linalg.LinAlgError:
             pass
     A, rhs = _moments(rows, comparisons, rows.features)
-    w = RidgeSystem(A, rhs, unchanged).solve(alpha)
-    return solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False)
+    solved = [RidgeSystem(A.copy(order="F"), rhs, unchanged).solve(alpha) for alpha in alphas]
+    return [solve_triangular(rows.factor.C, w, lower=True, trans="T", check_finite=False) for w in solved]
 
 
 def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) -> np.ndarray:

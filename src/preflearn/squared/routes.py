@@ -574,7 +574,7 @@ def _dual(workload: Workload) -> Route:
         operations, n_matrices = 2 * m**3 + _factorisation(workload, m, several=True), 3.0
     else:
         operations = _factorisation(workload, m, several=several)
-        n_matrices = 1.25 if several or workload.purpose == "train" else 3.0
+        n_matrices = 1.25 if workload.purpose == "train" else 2.5
         n_matrices = 3.25 if workload.purpose == "pairs" else n_matrices
     operations += _kernel(workload) + _hold_outs(workload, m)
     return Route("dual", f"kernel matrix {m} × {m}", operations / RATE, n_matrices * 8.0 * m**2)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -64,12 +64,16 @@ class Feature:
     absent : object
         What an item without it counts as; ``...`` where every item must have it.
     unreadable : function from a list of distinct values to those that cannot be read, or None
+    texts : mapping
+        How its texts are read, as /schema tells: the ``decimal`` "point" or "comma" of numbers, whether dates are
+        ``day_first``. Empty where a number as text is refused.
     """
 
     name: str
     type: str = "number"
     absent: Any = ...
     unreadable: Callable[[list[Any]], list[Any]] | None = None
+    texts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def required(self) -> bool:
@@ -134,7 +138,7 @@ def _refuse_many(n_items: int) -> None:
 def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
     name, absent = feature.name, feature.absent
     values: list[Any] = [item.get(name) for item in items]
-    good = _TYPES[feature.type]
+    good = _TYPES[feature.type] | ({str} if feature.texts else set())
     for row, value in enumerate(values):
         if value is None:
             if absent is ...:
@@ -142,7 +146,7 @@ def _column(feature: Feature, items: Sequence[Mapping[str, Any]]) -> list[Any]:
             values[row] = absent
         elif type(value) not in good or (type(value) in (int, float) and not abs(value) <= _LARGEST):
             raise _unexpected(feature, row, value)
-    if feature.type == "number":
+    if feature.type == "number" and str not in set(map(type, values)):
         return values
     _check_texts(feature, values)
     labels = _alike(values)
@@ -181,8 +185,11 @@ def _check_texts(feature: Feature, values: Sequence[Any]) -> None:
 
 
 def _unexpected(feature: Feature, row: int, value: Any) -> RefusedError:
+    decimal = feature.texts.get("decimal")
+    told = f" (a text has a decimal {decimal})" if decimal else ""
     return RefusedError(
-        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}.", 422
+        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}{told}.",
+        422,
     )
 
 
@@ -305,7 +312,10 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
         return JSONResponse({"status": "ok", "model": scorer.name, "features": len(scorer.features)})
 
     async def schema(request: Request) -> Response:
-        features = [{"name": one.name, "type": one.type, "required": one.required} for one in scorer.features]
+        features = [
+            {"name": one.name, "type": one.type, "required": one.required, **one.texts}
+            for one in scorer.features
+        ]
         return JSONResponse({"features": features})
 
     async def exposed(request: Request) -> Response:
@@ -415,15 +425,14 @@ def table_scorer(
     ignored : iterable of str
         Further columns that items may have.
     unreadable_as_missing : bool, default=False
-        Treat dates and booleans that cannot be read as missing values instead of refusing them.
+        Treat numbers, dates and booleans that cannot be read as missing values instead of refusing them.
     """
     used = []
     for name, column in encoder.encoders_.items():
         kind = _as_type(encoder.kinds_[name])
-        check = (
-            None if unreadable_as_missing or kind not in ("date", "boolean") else _unreadable(kind, column)
-        )
-        used.append(Feature(name, kind, None, check))
+        readable = kind not in ("number", "date", "boolean") or unreadable_as_missing
+        check = None if readable else _unreadable(kind, column)
+        used.append(Feature(name, kind, None, check, _texts(kind, column)))
     aside = frozenset({*encoder.kinds_, *ignored} - {*encoder.encoders_})
     predict = _predictor(model)
 
@@ -431,6 +440,13 @@ def table_scorer(
         return predict(columns, len(next(iter(columns.values()))))
 
     return Scorer(used, score, _name(model), aside)
+
+
+def _texts(kind: str, column: Any) -> dict[str, Any]:
+    """How the encoder of a column reads texts, where one text alone could be read in two ways."""
+    if kind == "number":
+        return {"decimal": column.style}
+    return {"day_first": column.day_first} if kind == "date" else {}
 
 
 def _unreadable(kind: str, column: Any) -> Callable[[list[Any]], list[Any]]:

@@ -88,6 +88,10 @@ class OnePassSearch:
             raise ValueError(
                 f"{where} keeps no rows, so keep_predictions=True would be ignored: leave it out."
             )
+        if search.alpha_per_output:
+            raise ValueError(
+                f"{where} chooses one alpha for all outputs: use alpha_per_output=False, or fit on rows in memory."
+            )
         if search.kernel_grid:
             raise ValueError(
                 f"{where} takes one kernel, so kernel_grid={search.kernel_grid!r} would be ignored: search "

@@ -163,8 +163,8 @@ class Representation(ABC):
         self.tol, self.max_iter = tol, max_iter
 
     @abstractmethod
-    def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
-        """The coefficients of all outputs at one alpha; the mean prediction where it is asked for."""
+    def solve(self, alpha: Any, *, with_mean: bool = True) -> SquaredLossFit:
+        """The coefficients of all outputs at one alpha, or of each at its own; the mean prediction if asked for."""
 
     def hold_out(self, task: Comparisons, asked: Asked) -> HoldOut | None:
         """The routine that holds rows out without refitting; None where only refitting is exact."""
@@ -184,9 +184,23 @@ class Representation(ABC):
         """
         yield from [None] * len(alphas)
 
-    def each(self, solve: Callable[[Comparisons], np.ndarray]) -> np.ndarray:
-        """The solutions of all tasks side by side."""
-        return np.concatenate([solve(task) for task in self.tasks], axis=1)
+    def each(
+        self, solve: Callable[[Comparisons, list[float]], Sequence[np.ndarray]], alpha: Any
+    ) -> np.ndarray:
+        """The solutions of all tasks side by side; ``alpha`` is a number, or an array of one for each output.
+
+        ``solve`` takes a task and several alphas to the solutions of all its outputs at each of them.
+        """
+        columns, done = [], 0
+        for task in self.tasks:
+            own = np.broadcast_to(alpha, sum(one.n_outputs for one in self.tasks))[
+                done : done + task.n_outputs
+            ]
+            alphas, place = np.unique(own, return_inverse=True)
+            found = solve(task, alphas.tolist())
+            columns.append(found[0] if len(found) == 1 else np.stack(found)[place, :, np.arange(own.size)].T)
+            done += task.n_outputs
+        return np.concatenate(columns, axis=1)
 
     def linear_fit(
         self, solver: str, weights: np.ndarray, with_mean: bool, **iterations: Any

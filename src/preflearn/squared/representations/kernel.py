@@ -15,7 +15,7 @@ from ..holdout.base import HoldOut
 from ..holdout.dual import DualHoldOut
 from ..holdout.feature import FeatureHoldOut
 from ..holdout.pair import PairSystem, dual_pair_system, path_pair_system
-from ..problem import SquaredLossFit, dual_problem, refuse_indefinite, solve_primal, warn_if_collinear
+from ..problem import SquaredLossFit, dual_problem, refuse_indefinite, solve_primal_path, warn_if_collinear
 from .base import Asked, Representation, column_means
 from .linear import feature_hold_out, pairs_by_features
 
@@ -25,11 +25,12 @@ class FullKernel(Representation):
 
     needs = "a kernel matrix that fits in memory"
 
-    def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
+    def solve(self, alpha: Any, *, with_mean: bool = True) -> SquaredLossFit:
         X, kernel, m = self.inputs.X, self.inputs.kernel, self.inputs.n_rows
         itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
         # K itself; a second matrix where K is still needed after the first output; three where K is factored.
-        n_matrices = 3 if not self.tasks[0].has_half else min(len(self.tasks), 2)
+        several = len(self.tasks) > 1 or np.size(alpha) > 1
+        n_matrices = 3 if not self.tasks[0].has_half else 1 + several
         require_memory(n_matrices * m * m * itemsize, f"training with the full kernel of {m} rows")
         rows = _without_offsets(X, self.tasks[0]) if kernel.is_linear else X
         with self.stages(f"kernel matrix {m} × {m}"):
@@ -109,7 +110,7 @@ class FullKernel(Representation):
             means[...] = 0.0
         return self.inputs.kernel.matrix(X), means @ X.T
 
-    def _coefficients(self, K: np.ndarray, rows: Any, alpha: float) -> np.ndarray | None:
+    def _coefficients(self, K: np.ndarray, rows: Any, alpha: Any) -> np.ndarray | None:
         """The dual coefficients; None where K is not precise enough and the columns of X have to be used instead."""
         tasks, linear = self.tasks, self.inputs.kernel.is_linear
         if not tasks[0].has_half:
@@ -117,12 +118,15 @@ class FullKernel(Representation):
                 return np.zeros((K.shape[0], sum(task.n_outputs for task in tasks)), dtype=K.dtype)
             return self._through_factor(K, alpha)
 
-        def solve(task: Comparisons) -> np.ndarray:
-            own = K if task is tasks[-1] else K.copy()
-            return dual_problem(own, task, alpha).solve(alpha, strict=True)
+        def solve(task: Comparisons, alphas: list[float]) -> list[np.ndarray]:
+            last = [task is tasks[-1] and one == alphas[-1] for one in alphas]
+            return [
+                dual_problem(K if done else K.copy(), task, one).solve(one, strict=True)
+                for one, done in zip(alphas, last, strict=True)
+            ]
 
         try:
-            return self.each(solve)
+            return self.each(solve, alpha)
         except np.linalg.LinAlgError:
             if self.inputs.is_dense_linear:
                 return None
@@ -130,21 +134,21 @@ class FullKernel(Representation):
             refuse_indefinite(float(values[0]), float(values[-1]))
             return self._through_factor(self._matrix(rows), alpha)
 
-    def _through_factor(self, K: np.ndarray, alpha: float) -> np.ndarray:
+    def _through_factor(self, K: np.ndarray, alpha: Any) -> np.ndarray:
         """Without a symmetric half: K = F Fᵀ, the primal form on F, and a = C⁻ᵀ w on the pivots of the factor.
 
         The factor takes the memory of K.
         """
         factor = factor_kernel(K, overwrite=True)
         F = np.ascontiguousarray(factor.F)
-        return factor.expand(self.each(lambda task: solve_primal(F, task, alpha)))
+        return factor.expand(self.each(lambda task, alphas: solve_primal_path(F, task, alphas), alpha))
 
-    def _solve_in_span(self, alpha: float, with_mean: bool) -> SquaredLossFit:
+    def _solve_in_span(self, alpha: Any, with_mean: bool) -> SquaredLossFit:
         """The linear kernel where K is not precise enough: in an orthonormal basis Q of the rows, w = Q v."""
         X = _without_offsets(self.inputs.X, self.tasks[0])
-        warn_if_collinear(np.linalg.svd(X, compute_uv=False), np.sqrt(alpha))
+        warn_if_collinear(np.linalg.svd(X, compute_uv=False), np.sqrt(np.min(alpha)))
         rows, Q = in_row_span(X)
-        weights = Q @ self.each(lambda task: solve_primal(rows, task, alpha))
+        weights = Q @ self.each(lambda task, alphas: solve_primal_path(rows, task, alphas), alpha)
         return self.linear_fit("dual", weights, with_mean)
 
 

@@ -20,7 +20,7 @@ from ..holdout.pair import (
     suits_pair_space,
     weighted_differences,
 )
-from ..problem import SquaredLossFit, solve_primal
+from ..problem import SquaredLossFit, solve_primal_path
 from ..routes import HELD_OUT_TOLERANCE, TRAINING_TOLERANCE
 from .base import Asked, Representation
 
@@ -30,10 +30,10 @@ class Linear(Representation):
 
     needs = "the linear kernel"
 
-    def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
+    def solve(self, alpha: Any, *, with_mean: bool = True) -> SquaredLossFit:
         X = self.inputs.X
         with self.stages(f"primal system {X.shape[1]} × {X.shape[1]}"):
-            weights = self.each(lambda task: solve_primal(X, task, alpha))
+            weights = self.each(lambda task, alphas: solve_primal_path(X, task, alphas), alpha)
         return self.linear_fit("primal", weights, with_mean)
 
     def hold_out(self, task: Comparisons, asked: Asked) -> FeatureHoldOut:
@@ -78,14 +78,21 @@ class Iterated(Representation):
 
     needs = "the linear kernel"
 
-    def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
+    def solve(self, alpha: Any, *, with_mean: bool = True) -> SquaredLossFit:
         X, tol = self.inputs.X, TRAINING_TOLERANCE if self.tol is None else self.tol
         if not sp.issparse(X) and all(task.ignores_constants for task in self.tasks) and offset_is_large(X):
             X = centred(X, one_group(X.shape[0]))[0]
         with self.stages("conjugate gradients") as stage:
             options = {"tol": tol, "max_iter": self.max_iter, "on_iteration": stage.iteration}
-            results = [solve_conjugate_gradients(X, task, alpha, **options) for task in self.tasks]
-        return self.linear_fit("cg", side_by_side(results), with_mean, **what_was_reached(results))
+            results: list[ConjugateGradientResult] = []
+
+            def solve(task: Comparisons, alphas: list[float]) -> list[np.ndarray]:
+                found = [solve_conjugate_gradients(X, task, one, **options) for one in alphas]
+                results.extend(found)
+                return [result.weights for result in found]
+
+            weights = self.each(solve, alpha)
+        return self.linear_fit("cg", weights, with_mean, **what_was_reached(results))
 
     def hold_out(self, task: Comparisons, asked: Asked) -> KrylovHoldOut:
         return self._iterate(self.inputs.double(), task, asked)
@@ -101,10 +108,6 @@ class Iterated(Representation):
         X, options = less_offsets(X, task, asked)
         tol = self.tol or HELD_OUT_TOLERANCE
         return KrylovHoldOut(X, task, tol=tol, max_iter=self.max_iter, **options)
-
-
-def side_by_side(results: Sequence[ConjugateGradientResult]) -> np.ndarray:
-    return np.concatenate([result.weights for result in results], axis=1)
 
 
 def what_was_reached(results: Sequence[ConjugateGradientResult]) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from sklearn.base import clone
 
 from ...comparisons import Comparisons
 from ...numerics.linalg import solve_triangular_in_place
+from ..conjugate_gradients import ConjugateGradientResult
 from ..holdout.base import HoldOut
 from ..holdout.feature import FeatureHoldOut
-from ..problem import SquaredLossFit, solve_primal
+from ..problem import SquaredLossFit, solve_primal_path
 from ..reduced_set import ReducedRows, solve_iteratively, solve_on_basis, solve_streamed, sums_may_do
 from .base import Asked, Inputs, Representation, column_means
-from .linear import side_by_side, what_was_reached
+from .linear import what_was_reached
 
 # Up to this size, a block K_MR is stored and used for every output; a larger one is formed again block by block.
 _STORED_BYTES = 1 << 28
@@ -25,7 +26,7 @@ class ReducedSet(Representation):
 
     needs = "basis vectors"
 
-    def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
+    def solve(self, alpha: Any, *, with_mean: bool = True) -> SquaredLossFit:
         factor = self.inputs.feature_map.factor_
         if factor.C.dtype == np.float32 and not factor.well_conditioned:
             return self._solve_in_double(alpha, with_mean)
@@ -52,7 +53,7 @@ class ReducedSet(Representation):
             basis_indices=feature_map.basis_indices_ if leaves else None,
         )
 
-    def _solve_stored(self, alpha: float, with_mean: bool) -> SquaredLossFit:
+    def _solve_stored(self, alpha: Any, with_mean: bool) -> SquaredLossFit:
         feature_map, m = self.inputs.feature_map, self.inputs.n_rows
         r = feature_map.rank_
         with self.stages(f"kernel block {m} × {r}"):
@@ -62,23 +63,27 @@ class ReducedSet(Representation):
             coef = self._coefficients(block, alpha)
         return self._fit("primal", coef, None if means is None else means @ coef[feature_map.factor_.pivots])
 
-    def _coefficients(self, block: np.ndarray, alpha: float) -> np.ndarray:
+    def _coefficients(self, block: np.ndarray, alpha: Any) -> np.ndarray:
         """β of all outputs: on sums of kernel values where rounding allows it, otherwise on the features.
+
+        The features serve several alphas from one sum.
 
         The features take the memory of the block.
         """
         feature_map = self.inputs.feature_map
         factor = feature_map.factor_
-        if all(sums_may_do(factor, task, alpha) for task in self.tasks):
+        if np.size(alpha) == 1 and all(sums_may_do(factor, task, np.max(alpha)) for task in self.tasks):
             K_RR = block[feature_map.basis_indices_[factor.pivots]]  # basis vectors are training rows
             try:
-                return factor.place(self.each(lambda task: solve_on_basis(block, factor, K_RR, task, alpha)))
+                return factor.place(
+                    self.each(lambda task, at: [solve_on_basis(block, factor, K_RR, task, *at)], alpha)
+                )
             except np.linalg.LinAlgError:
                 del K_RR
         features = solve_triangular_in_place(factor.C, block)
-        return factor.expand(self.each(lambda task: solve_primal(features, task, alpha)))
+        return factor.expand(self.each(lambda task, alphas: solve_primal_path(features, task, alphas), alpha))
 
-    def _solve_in_double(self, alpha: float, with_mean: bool) -> SquaredLossFit:
+    def _solve_in_double(self, alpha: Any, with_mean: bool) -> SquaredLossFit:
         """Where single precision is not enough for the basis vectors; β is returned in single precision."""
         X, kernel, feature_map = self.inputs.X.astype(np.float64), self.inputs.kernel, self.inputs.feature_map
         double = clone(feature_map).set_params(basis=feature_map.basis_indices_, n_basis=None)
@@ -88,10 +93,10 @@ class ReducedSet(Representation):
         fit.dual_coef = fit.dual_coef.astype(np.float32)
         return fit
 
-    def _solve_in_blocks(self, alpha: float, with_mean: bool) -> SquaredLossFit:
+    def _solve_in_blocks(self, alpha: Any, with_mean: bool) -> SquaredLossFit:
         rows = self._rows()
         with self.stages(f"primal system {rows.width} × {rows.width} over {rows.n_rows} rows"):
-            beta = self.each(lambda task: solve_streamed(rows, task, alpha))
+            beta = self.each(lambda task, alphas: solve_streamed(rows, task, alphas), alpha)
         return self._on_all_basis_vectors("primal", rows, beta, with_mean)
 
     def _rows(self) -> ReducedRows:
@@ -115,17 +120,21 @@ class ReducedSet(Representation):
 class IteratedReducedSet(ReducedSet):
     """The same by conjugate gradients, with K_MR formed again in every iteration; rows are held out by refitting."""
 
-    def solve(self, alpha: float, *, with_mean: bool = True) -> SquaredLossFit:
+    def solve(self, alpha: Any, *, with_mean: bool = True) -> SquaredLossFit:
         rows = self._rows()
         name = f"conjugate gradients over {rows.n_rows} rows, {rows.width} basis vectors"
         with self.stages(name) as stage:
             tol = 1e-6 if self.tol is None else self.tol
             options: dict[str, Any] = {"tol": tol, "max_iter": self.max_iter}
-            results = [
-                solve_iteratively(rows, task, alpha, on_iteration=stage.iteration, **options)
-                for task in self.tasks
-            ]
-        beta = side_by_side(results)
+            results: list[ConjugateGradientResult] = []
+
+            def solve(task: Comparisons, alphas: list[float]) -> list[np.ndarray]:
+                on = {"on_iteration": stage.iteration, **options}
+                found = [solve_iteratively(rows, task, one, **on) for one in alphas]
+                results.extend(found)
+                return [result.weights for result in found]
+
+            beta = self.each(solve, alpha)
         return self._on_all_basis_vectors("cg", rows, beta, with_mean, **what_was_reached(results))
 
     def hold_out(self, task: Comparisons, asked: Asked) -> None:
