@@ -98,7 +98,8 @@ class NestedChoice:
     def __init__(self, judge: Any, *, per_output: bool = False) -> None:
         self.judge: Judge = judge
         outputs = range(judge.y.shape[1]) if per_output else ()
-        self._choosing = [([k], judge.of_output(k)) for k in outputs] or [(slice(None), judge)]
+        self._choosing: list[tuple[Any, Judge]] = [([k], judge.of_output(k)) for k in outputs]
+        self._choosing = self._choosing or [(slice(None), judge)]
         n_folds = len(judge.tests)
         self._parts = np.array_split(np.arange(n_folds), min(_MOST_PARTS, n_folds))
         self._sizes = np.array(

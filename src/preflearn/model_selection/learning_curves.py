@@ -6,8 +6,8 @@ of the curve can be compared.
 
 What more queries would bring is extrapolated by a power law, score(n) = a - b n^-c with b >= 0 and a at most the best
 possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries, of which
-the deviations are multiplied by (2 - 1 / J)^½ for J folds. That is what a correlation of 1 / J between folds, whose
-training rows overlap, adds to the variance of their mean (Nadeau and Bengio; twice the variance for leave-one-out).
+the variance is doubled: the models of a fold, and those of different folds, share training queries, whose luck the
+held-out queries do not show (Nadeau and Bengio). ``benchmarks/coverage.py --only learning_curve`` measures its coverage.
 """
 
 from __future__ import annotations
@@ -79,8 +79,6 @@ class LearningCurve:
         The score of each held-out query.
     n_rows : ndarray of shape (s,) or None
         Training rows of each point, on average over folds.
-    n_splits : int
-        Folds of queries.
     """
 
     n_queries: np.ndarray
@@ -91,7 +89,6 @@ class LearningCurve:
     scoring: str
     values: np.ndarray | None = None
     n_rows: np.ndarray | None = None
-    n_splits: int = 3
 
     @property
     def still_rises(self) -> bool:
@@ -137,7 +134,7 @@ class LearningCurve:
         drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
         means = self.values.mean(axis=1)[:, None]
         deviations = self.values[:, drawn].mean(axis=2) - means
-        means = np.column_stack([means, means + (2 - 1 / self.n_splits) ** 0.5 * deviations])
+        means = np.column_stack([means, means + 2**0.5 * deviations])
         found = _power_law(self.n_queries.astype(float), means, n_new)
         low, high = np.quantile(found[:, 1:], [0.025, 0.975], axis=1)
         return Extension(n_new.astype(np.int64), found[:, 0], low, high)
@@ -278,7 +275,6 @@ def learning_curve(
         scoring,
         values,
         n_rows,
-        n_splits,
     )
 
 
