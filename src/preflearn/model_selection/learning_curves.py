@@ -7,7 +7,7 @@ of the curve can be compared.
 What more queries would bring is extrapolated by a power law, score(n) = a - b n^-c with b >= 0 and a at most the best
 possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries, of which
 the variance is doubled: the models of a fold, and those of different folds, share training queries, whose luck the
-held-out queries do not show (Nadeau and Bengio). ``benchmarks/coverage.py --only learning_curve`` measures its coverage.
+held-out queries do not show (Nadeau and Bengio). ``benchmarks/coverage.py --only learning_curve`` measures it.
 """
 
 from __future__ import annotations
