@@ -309,4 +309,4 @@ _OWN_OPTIONS = {
         "higher_is_better": "--lower-is-better",
     }
 }
-_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}

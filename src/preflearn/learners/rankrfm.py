@@ -733,10 +733,10 @@ def _without(
 
 def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
     """Five folds, of whole queries or groups; fewer where there are fewer."""
+    if queries.n_groups > 1:  # the groups of their rows leave with them
+        return min(_N_FOLDS, queries.n_groups)
     if groups is not None:
         return min(_N_FOLDS, encode_queries(groups, n_rows).n_groups)
-    if queries.n_groups > 1:
-        return min(_N_FOLDS, queries.n_groups)
     return shuffled_folds(n_rows, _N_FOLDS)
 
 

@@ -38,9 +38,12 @@ from ._tally import PairTally, share_in_order
 
 
 def read_problem(
-    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None
+    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, groups: Any = None
 ) -> Problem | PathProblem | RefittedProblem:
-    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out."""
+    """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out.
+
+    Groups are for estimators that hold rows out themselves.
+    """
     if has_closed_form(estimator):
         return Problem.read(clone(estimator), X, y, qid, sample_weight)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
@@ -49,7 +52,7 @@ def read_problem(
         raise ValueError(
             f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
-    return RefittedProblem(estimator, X, y, qid)
+    return RefittedProblem(estimator, X, y, qid, groups)
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class HeldOut:
 
     def __init__(self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, verbose=0) -> None:
         self.estimator = estimator
-        self.problem = read_problem(estimator, X, y, qid, sample_weight)
+        self.problem = read_problem(estimator, X, y, qid, sample_weight, groups)
         self.verbose = verbose
         self._X, self._qid, self._groups = X, qid, groups
 

@@ -396,7 +396,7 @@ def _some_pairs(order: np.ndarray) -> np.ndarray:
 def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
     """Of the model trained on all rows, by its predictions for the same pairs; takes one training."""
     every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every)[pairs]
+    fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every, groups=data.groups)[pairs]
     return optimism(
         data.order[pairs[:, 0]] - data.order[pairs[:, 1]],
         *(
@@ -557,7 +557,7 @@ def _estimate_queries(
         raise ValueError("no query has two rows with different y: there is nothing to compare.")
     clusters = _groups_of_queries(data.owners, queries, counted)
     every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every)
+    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every, groups=data.groups)
     variance, interval = interval_over_queries(
         per_query, data.order, scores, fitted, queries, clusters=clusters
     )

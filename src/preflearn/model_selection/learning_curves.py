@@ -20,10 +20,12 @@ from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
+from ..errors import InputError, Remedy
 from ..metrics import get_scorer
 from ..numerics.namespace import refuse_repeated_columns
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._folds import units_of
 from ._refitting import refit_and_predict
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -182,6 +184,7 @@ def learning_curve(
     y: Any,
     *,
     qid: Any,
+    groups: Any = None,
     sizes: Sequence[int] | None = None,
     n_splits: int = 3,
     scoring: str = "concordance",
@@ -196,6 +199,9 @@ def learning_curve(
     X : array or sparse matrix of shape (m, n)
     y : array-like of shape (m,)
     qid : array-like of shape (m,)
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents): no fold shares one with its training rows. Queries of a group
+        are in the same fold, and are added to the training one after the other.
     sizes : sequence of int, optional
         Numbers of training queries. By default a tenth, a fifth, two fifths, seven tenths and all of what a fold
         leaves.
@@ -228,13 +234,7 @@ def learning_curve(
     X = X.tocsr() if sp.issparse(X) else np.asarray(X)
     y = np.asarray(y)
     queries = encode_queries(qid, y.shape[0])
-    if qid is None or queries.n_groups < _LEAST_QUERIES * n_splits:
-        raise ValueError(
-            f"A learning curve over queries needs qid with at least {_LEAST_QUERIES * n_splits} queries: found "
-            f"{'none' if qid is None else queries.n_groups}."
-        )
-    order = check_random_state(random_state).permutation(queries.n_groups)
-    folds = [order[k::n_splits] for k in range(n_splits)]
+    order, folds = curve_folds(qid, groups, y.shape[0], n_splits, random_state)
     most = queries.n_groups - max(map(len, folds))
     steps = _read_sizes(sizes, most)
     measure = get_scorer(scoring)
@@ -249,7 +249,9 @@ def learning_curve(
             if np.ptp(y[train]) == 0:
                 continue
             left_out = f"The part of the learning curve beyond {n} queries"
-            f = refit_and_predict(estimator, X, y, queries.codes, train, test, held_out=left_out)
+            f = refit_and_predict(
+                estimator, X, y, queries.codes, train, test, held_out=left_out, groups=groups
+            )
             codes = queries.codes[test]
             found = measure.per_query(y[test], f, codes)
             values[step, np.asarray(found.labels, dtype=np.int64)] = found.values
@@ -269,6 +271,29 @@ def learning_curve(
         values,
         n_rows,
     )
+
+
+def curve_folds(
+    qid: Any, groups: Any, n_rows: int, n_splits: int, random_state: Any = 0
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The queries in the order in which they are learned from, and those of each fold; groups are not divided."""
+    queries = encode_queries(qid, n_rows)
+    if qid is None or queries.n_groups < _LEAST_QUERIES * n_splits:
+        raise ValueError(
+            f"A learning curve over queries needs qid with at least {_LEAST_QUERIES * n_splits} queries: found "
+            f"{'none' if qid is None else queries.n_groups}."
+        )
+    units = queries if groups is None else units_of(qid, groups, n_rows)
+    if units.n_groups < n_splits:
+        raise InputError(
+            f"A learning curve over {n_splits} folds of whole queries and groups needs at least as many of these: "
+            f"found {units.n_groups} that share neither queries nor groups",
+            Remedy("n_splits", units.n_groups),
+        )
+    unit_of_query = units.codes[queries.order[queries.starts[:-1]]]
+    place = np.argsort(check_random_state(random_state).permutation(units.n_groups))[unit_of_query]
+    order = np.argsort(place, kind="stable")
+    return order, [order[place[order] % n_splits == k] for k in range(n_splits)]
 
 
 def _read_sizes(sizes: Sequence[int] | None, most: int) -> list[int]:
