@@ -185,8 +185,8 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
         weight : float or array-like of shape (p,), default 1
             w, nonnegative.
         bounds : tuple (rows, lower, upper) or (rows, lower, upper, weight)
-            lower <= f(x) <= upper for these rows; numbers or arrays, None or infinite for an open side, equal
-            for f(x) = g. Each finite side is one statement and counts in p.
+            lower <= f(x) <= upper for these rows; numbers or arrays, None (alone or in a list) or infinite for an
+            open side, equal for f(x) = g. Each finite side is one statement and counts in p.
 
         Returns
         -------

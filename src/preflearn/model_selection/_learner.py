@@ -114,9 +114,9 @@ class PathLearner(KernelLearner):
         raise NotImplementedError
 
     def _predict_path(
-        self, X: Any, kernel: Kernel, pairs: Sequence[PairSet], new: Any, alphas: np.ndarray
+        self, representation: Any, left: np.ndarray, pairs: Sequence[PairSet], alphas: np.ndarray
     ) -> np.ndarray:
-        """Predictions for new items by models trained on X at every alpha, shape (n_alphas, n_new, v)."""
+        """Predictions for rows that leave, by models trained on the others at every alpha, (n_alphas, n_left, v)."""
         raise NotImplementedError
 
     def _function_path(self, representation: Any, pairs: PairSet, alphas: np.ndarray) -> np.ndarray:
