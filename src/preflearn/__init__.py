@@ -29,6 +29,7 @@ _HOMES = {
     "RankSVM": ".learners.ranksvm",
     "RankSVMCV": ".learners.ranksvm",
     "TransductiveRankRLS": ".learners.transductive",
+    "leaderboard": ".ratings.score_board",
     "rate": ".ratings.rating",
 }
 _MODULES = (
@@ -69,6 +70,7 @@ __all__ = [
     "RankSVMCV",
     "TransductiveRankRLS",
     "__version__",
+    "leaderboard",
     "rate",
 ]
 
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from .learners.transductive import TransductiveRankRLS
     from .model_selection.ordinal import OrdinalRanker
     from .ratings.rating import rate
+    from .ratings.score_board import leaderboard
 
 
 def __getattr__(name: str) -> Any:

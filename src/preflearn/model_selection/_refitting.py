@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Comparisons, Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
-from ..kernels.functions import Kernel, n_items, take_items, take_training_items
+from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
@@ -23,7 +23,7 @@ from ..numerics.namespace import as_host
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
-from ._basis_rows import basis_among
+from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid
 from ._folds import Folds
 from ._pair_holdout import rows_leaving, untied_pairs
@@ -190,17 +190,29 @@ class PathProblem(_Refitting):
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
+        return folds.of_tests(self._without(folds.leaving, alphas, on_fold, "Fold"), self.n_rows)
+
+    def predict_pairs(
+        self, pairs: np.ndarray, alphas: Sequence[Any], groups: Any, verbose: int
+    ) -> np.ndarray:
+        leaving = rows_leaving(pairs, self.n_rows, groups)
+        found = self._without(
+            leaving, alphas, Counter("leave_pair_out", len(leaving), "pairs", verbose), "Pair"
+        )
+        places = [np.searchsorted(left, pair) for left, pair in zip(leaving, pairs, strict=True)]
+        return np.stack([f[:, place] for f, place in zip(found, places, strict=True)], axis=1)
+
+    def _without(
+        self, leaving: Sequence[np.ndarray], alphas: Sequence[Any], on_fold: Any, what: str
+    ) -> list[np.ndarray]:
+        """Predictions for each set of rows by models trained on the others, shape (n_alphas, n_left, v)."""
+        if self.estimator._wants_reduced_set():
+            refuse_folds_of_whole_basis(self.representation.map.basis_indices_, leaving, what)
         predictions = []
-        for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
-            rest = rows_outside(self.n_rows, left)
-            training, held_out = take_items(self.X, rest), take_items(self.X, test)
-            if self.kernel.is_precomputed:
-                training, held_out = training[:, rest], held_out[:, rest]
-            model = clone(self.estimator).set_params(
-                **basis_among(self.estimator, self.n_rows, rest, f"Fold {number}")
-            )
+        for number, left in enumerate(leaving):
+            pairs = self.pairs(rows_outside(self.n_rows, left))
             predictions.append(
-                model._predict_path(training, self.kernel, self.pairs(rest), held_out, np.asarray(alphas))
+                self.estimator._predict_path(self.representation, left, pairs, np.asarray(alphas))
             )
             if on_fold is not None:
                 on_fold(number + 1)

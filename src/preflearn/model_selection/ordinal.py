@@ -99,8 +99,7 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if self.cost not in COSTS:
             raise ValueError(f"cost must be one of {', '.join(map(repr, COSTS))}: found {self.cost!r}.")
-        given = np.asarray(as_host(y)) if y is not None else None
-        values, single = read_scores(given, n_items(X), estimator=self)
+        values, single = read_scores(as_host(y), n_items(X), estimator=self)
         if not single:
             raise ValueError(f"y has shape {values.shape}: expected one class per row.")
         classes, codes = np.unique(values[:, 0], return_inverse=True)
@@ -121,7 +120,8 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             scores[known], codes[known], classes.shape[0], self.cost
         )
         self.cost_ = total / int(np.count_nonzero(known))
-        self.classes_ = classes.astype(given.dtype) if given.dtype.kind in "iu" else classes
+        given = np.asarray(as_host(y)).dtype
+        self.classes_ = classes.astype(given) if given.kind in "iu" else classes
         return self
 
     def decision_function(self, X) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""Is one ranker better than another? Wilcoxon's signed-ranks test over queries.
+r"""Is one ranker better than another? Wilcoxon's signed-ranks test over queries, and beside it the paired t-test.
 
 A query is one independent trial. With d_q the difference of a metric between two rankers in query q, and the
 differences that are not zero ranked by size,
@@ -8,6 +8,9 @@ differences that are not zero ranked by size,
 W⁺ tests whether the d_q are centred at zero without assuming that they are normal, and r, the matched-pairs
 rank-biserial correlation, says how one-sided they are: 1 when the first ranker wins wherever they differ, -1 when the
 second does. Several rankers need several tests, whose p-values are then corrected by Holm's method.
+
+The paired t-test is about the mean of the d_q, with standard error s √(1/n + ρ). Trials whose models were trained on
+overlapping rows depend on each other: ρ, the size of a test set over that of its training set, corrects for it.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata, wilcoxon
+from scipy.stats import rankdata, t, wilcoxon
 
 from ..comparisons import encode_queries
 from ..metrics import PerQuery, get_scorer
@@ -87,15 +91,7 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
     >>> found.statistic, found.n_wins, found.n_losses, round(found.pvalue, 3)
     (9.0, 3, 1, 0.25)
     """
-    if alternative not in _ALTERNATIVES:
-        raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
-    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(
-            f"first and second must be columns of equal length: found shapes {a.shape}, {b.shape}."
-        )
-    if np.isnan(a).any() or np.isnan(b).any():
-        raise ValueError("first and second must not hold NaN: leave out trials without a result in both.")
+    a, b = _read_columns(first, second, alternative)
     differences = a - b
     untied = differences[np.abs(differences) >= _ROUNDING]
     ranks = rankdata(np.abs(untied))
@@ -108,6 +104,19 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
         n_losses=int((untied < 0).sum()),
         n_ties=a.shape[0] - untied.shape[0],
     )
+
+
+def _read_columns(first: Any, second: Any, alternative: str) -> tuple[np.ndarray, np.ndarray]:
+    if alternative not in _ALTERNATIVES:
+        raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(
+            f"first and second must be columns of equal length: found shapes {a.shape}, {b.shape}."
+        )
+    if np.isnan(a).any() or np.isnan(b).any():
+        raise ValueError("first and second must not hold NaN: leave out trials without a result in both.")
+    return a, b
 
 
 def _pvalue(untied: np.ndarray, ranks: np.ndarray, up: float, alternative: str) -> float:
@@ -123,6 +132,83 @@ def _pvalue(untied: np.ndarray, ranks: np.ndarray, up: float, alternative: str) 
     found = int(np.rint(2 * up))
     greater, less = float(chances[found:].sum()), float(chances[: found + 1].sum())
     return {"greater": greater, "less": less, "two-sided": min(1.0, 2 * min(greater, less))}[alternative]
+
+
+class PairedT(NamedTuple):
+    """What :func:`paired_t_test` found.
+
+    Attributes
+    ----------
+    statistic : float
+        The mean difference over its standard error; NaN where the two never differ.
+    pvalue : float
+        1 where the two never differ.
+    mean_difference, standard_error : float
+    """
+
+    statistic: float
+    pvalue: float
+    mean_difference: float
+    standard_error: float
+
+
+def paired_t_test(
+    first: Any, second: Any, *, overlap: float = 0.0, alternative: str = "two-sided"
+) -> PairedT:
+    r"""Student's paired t-test, with Nadeau and Bengio's correction for training sets that overlap.
+
+    .. math::
+
+        t = \frac{\bar d}{s \sqrt{1/n + \rho}}, \qquad n - 1 \text{ degrees of freedom}
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n,)
+        Results of the two methods in the same trials; greater is better.
+    overlap : float, default=0.0
+        ρ, the number of rows of a test set over that of its training set: 1/9 for the results of ten folds, or of
+        repeated splits into a tenth and the rest. 0 is for independent trials, such as the queries of a test set.
+    alternative : {"two-sided", "greater", "less"}, default="two-sided"
+        "greater" tests whether the first is better.
+
+    Returns
+    -------
+    PairedT
+
+    Notes
+    -----
+    Without the correction, results of folds or repeated splits look more certain than they are, the more so the more
+    splits there are.
+
+    References
+    ----------
+    C. Nadeau, Y. Bengio. Inference for the generalization error. Machine Learning 52 (2003), 239-281.
+
+    Examples
+    --------
+    >>> from preflearn.model_selection import paired_t_test
+    >>> first, second = [0.8, 0.7, 0.9, 0.6, 0.7], [0.7, 0.6, 0.7, 0.6, 0.6]
+    >>> for overlap in (0.0, 0.25):
+    ...     print(f"{paired_t_test(first, second, overlap=overlap).pvalue:.3f}")
+    0.034
+    0.103
+    """
+    if isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= float(overlap) < np.inf:
+        raise ValueError(f"overlap must be a number, 0 or more: found {overlap!r}.")
+    a, b = _read_columns(first, second, alternative)
+    if a.shape[0] < 2:
+        raise ValueError(f"a t-test needs two trials or more: found {a.shape[0]}.")
+    differences = a - b
+    differences[np.abs(differences) < _ROUNDING] = 0.0
+    mean, n = float(differences.mean()), differences.shape[0]
+    error = float(differences.std(ddof=1) * np.sqrt(1 / n + float(overlap)))
+    if error == 0:
+        certain = 0.0 if alternative == "two-sided" or (mean > 0) == (alternative == "greater") else 1.0
+        return PairedT(np.inf * mean, certain if mean else 1.0, mean, 0.0)
+    statistic = mean / error
+    tails = {"greater": -statistic, "less": statistic, "two-sided": -abs(statistic)}
+    p = float(t.cdf(tails[alternative], n - 1)) * (2 if alternative == "two-sided" else 1)
+    return PairedT(statistic, p, mean, error)
 
 
 @shows_itself
@@ -153,6 +239,10 @@ class RankerComparison:
     counted : str
         "queries", or with groups "groups of queries", which ``n_queries`` and all other numbers are then about; each is
         labelled by its first query.
+    t_statistic, t_pvalue : float
+        Of the paired t-test.
+    n_folds : int or None
+        The folds that it was corrected for.
     """
 
     names: tuple[str, str]
@@ -170,10 +260,14 @@ class RankerComparison:
     labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     differences: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     counted: str = "queries"
+    t_statistic: float = float("nan")
+    t_pvalue: float = float("nan")
+    n_folds: int | None = None
 
     def __str__(self) -> str:
         first, second = self.names
         width = max(len(first), len(second))
+        corrected = "" if self.n_folds is None else f", corrected for {self.n_folds} folds"
         return "\n".join(
             [
                 f"{self.metric}, mean over {self.n_queries} {self.counted}",
@@ -182,12 +276,14 @@ class RankerComparison:
                 f"{first} wins in {self.n_wins} {self.counted}, loses in {self.n_losses}, ties in {self.n_ties}",
                 f"Wilcoxon signed ranks ({self.alternative}): p = {_p_text(self.pvalue)}, "
                 f"effect size (rank-biserial) {self.effect_size:+.2f}",
+                f"paired t ({self.alternative}): p = {_p_text(self.t_pvalue)}, "
+                f"mean difference {self.mean_difference:+.4f}{corrected}",
             ]
         )
 
     def shown_tables(self) -> list[ShownTable]:
-        head, *_, counted, tested = str(self).split("\n")
-        return [ShownTable(_mean_rows(dict(zip(self.names, self.means))), head, [counted, tested])]
+        head, *lines = str(self).split("\n")
+        return [ShownTable(_mean_rows(dict(zip(self.names, self.means))), head, lines[2:])]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
@@ -292,8 +388,9 @@ def compare_rankers(
     groups: Any = None,
     alternative: str = "two-sided",
     names: tuple[str, str] = ("a", "b"),
+    n_folds: int | None = None,
 ) -> RankerComparison:
-    """Test whether two rankers differ, by Wilcoxon's signed ranks over queries.
+    """Test whether two rankers differ, by Wilcoxon's signed ranks over queries and by the paired t-test.
 
     Parameters
     ----------
@@ -313,6 +410,10 @@ def compare_rankers(
         "greater" tests whether the first is better.
     names : tuple of two str, default=("a", "b")
         Their names in the output.
+    n_folds : int, optional
+        The number of folds of whole queries (that of the queries for leave-query-out) where the scores are held-out
+        ones: the variance of the t-test then grows by the factor 1 + K / (K - 1). Wilcoxon's test has no such
+        correction. None is for the queries of a test set.
 
     Returns
     -------
@@ -325,7 +426,8 @@ def compare_rankers(
 
     Notes
     -----
-    The test is :func:`signed_rank_test`. O(m log m).
+    The tests are :func:`signed_rank_test` and :func:`paired_t_test`. With K folds of n queries, the means of the folds
+    have n / K times the variance of a query over n, and ρ = 1 / (K - 1). O(m log m).
 
     Examples
     --------
@@ -341,17 +443,21 @@ def compare_rankers(
       poor  0.6452
     good wins in 22 queries, loses in 6, ties in 2
     Wilcoxon signed ranks (two-sided): p = 1.5e-05, effect size (rank-biserial) +0.85
+    paired t (two-sided): p = 1.1e-05, mean difference +0.1185
     """
     if alternative not in _ALTERNATIVES:
         raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
+    if n_folds is not None and (
+        isinstance(n_folds, bool) or not isinstance(n_folds, Integral) or n_folds < 2
+    ):
+        raise ValueError(f"n_folds must be a number of folds, 2 or more, or None: found {n_folds!r}.")
     if len(names) != 2:
         raise ValueError(f"names must hold one name for each of the two rankers: found {names!r}.")
     values_a = _per_query(y, scores_a, qid, metric)
     values_b = _per_query(y, scores_b, qid, metric)
     units = _units_of_queries(values_a.labels, qid, groups)
-    return _compare(
-        values_a, values_b, (str(names[0]), str(names[1])), _metric_name(metric), alternative, units
-    )
+    named = (str(names[0]), str(names[1]))
+    return _compare(values_a, values_b, named, _metric_name(metric), alternative, units, n_folds)
 
 
 def compare_several_rankers(
@@ -477,6 +583,7 @@ def _compare(
     metric: str,
     alternative: str,
     units: np.ndarray | None,
+    n_folds: int | None = None,
 ) -> RankerComparison:
     # A metric may be defined for only one ranker (tau-b of constant scores): only common queries are compared.
     defined = ~(np.isnan(a.values) | np.isnan(b.values))
@@ -497,6 +604,8 @@ def _compare(
     differences = first - second
     differences[np.abs(differences) < _ROUNDING] = 0.0
     found = signed_rank_test(first, second, alternative=alternative)
+    overlap = 0.0 if n_folds is None else n_folds / ((n_folds - 1) * first.shape[0])
+    by_t = paired_t_test(first, second, overlap=overlap, alternative=alternative)
     return RankerComparison(
         names=names,
         metric=metric,
@@ -512,6 +621,9 @@ def _compare(
         alternative=alternative,
         labels=labels,
         differences=differences,
+        t_statistic=by_t.statistic,
+        t_pvalue=by_t.pvalue,
+        n_folds=n_folds,
         counted="queries" if units is None else "groups of queries",
     )
 
