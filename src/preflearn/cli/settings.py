@@ -294,4 +294,4 @@ _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "c
 _OWN_OPTIONS = {
     "rate": {**{name: "--" + name.replace("_", "-") for name in _RATING}, "covariates": "--covariate"}
 }
-_OPTIONS = {"drop", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {"drop", "duplicates", "encode", "features", "kernel", "learner", "query", "target", *_SETTINGS}
