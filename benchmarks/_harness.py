@@ -29,6 +29,8 @@ from typing import Any
 
 import numpy as np
 
+from preflearn import __version__
+
 RESULTS = Path(__file__).resolve().parent / "results"
 _PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba")
 
@@ -139,7 +141,7 @@ def this_run() -> dict[str, str]:
         "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
         "commit": git("rev-parse", "--short", "HEAD") + changed,
-        "version": version("preflearn"),
+        "version": __version__,
     }
 
 

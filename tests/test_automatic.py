@@ -211,7 +211,8 @@ def boost(
     scores, test = np.zeros(len(t)) if begun is None else begun.copy(), codes[:0] if test is None else test
     predicted = np.zeros(len(test))
     how = TreeOptions(n_bins, leaves, least, rate, ridge, share, n_blocks)
-    grown = grow_trees(blocks, n, t, queries.starts, scores, test, predicted, n_trees, how, 0, n_threads)
+    new = in_blocks(test)
+    grown = grow_trees(blocks, n, t, queries.starts, scores, new, predicted, n_trees, how, 0, n_threads)
     return grown, scores, predicted
 
 
@@ -792,7 +793,7 @@ def test_leaves_that_are_fitted_again_equal_the_slow_version(seed):
     grown, _, _ = boost(bins.codes_of(X), t, qid, 3, 5, least=3, n_bins=16)
     trees = TreeSum.of_boosting([grown], bins)
     binned = Binned(codes, t, queries.starts, begun.copy())
-    refitted = trees_module._Refitted(binned, bins.codes_of(new), np.zeros(7), trees, bins)
+    refitted = trees_module._Refitted(binned, in_blocks(bins.codes_of(new)), np.zeros(7), trees, bins)
     refitted.grow(2)
     first = refitted.values[-1].copy()
     added = refitted.grow(1)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.ensemble import StackingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
@@ -40,6 +43,7 @@ from preflearn.model_selection import (
     leave_preference_out,
     permutation_test,
 )
+from strategies import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:The best alpha")
 
@@ -83,6 +87,91 @@ def test_the_hold_out_of_every_learner_is_training_without_the_fold(name):
     expected = oracles.naive_hold_out(REFITTED[name], X, Y, tests, qid=qid)
     found = cross_val_predict(REFITTED[name], X, Y, qid=qid, cv=folds)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def rows_with_copies(seed, dtype=float):
+    """Nearly all different, a few equal."""
+    rows = np.random.default_rng(seed).normal(size=(90, 3)).astype(dtype)
+    rows[70:80] = rows[:10]
+    return rows
+
+
+@examples(40)
+@given(
+    st.integers(0, 999),
+    st.integers(2, 80),
+    st.sampled_from([{"kernel": "rbf"}, {"kernel": "laplacian"}, {"kernel": "linear"}, {"kernel": "poly"}]),
+    st.sampled_from(["other rows", "every second", "all but one", "random"]),
+    st.sampled_from([np.float64, np.float32]),
+)
+def test_a_map_without_rows_is_the_map_of_the_other_basis_vectors(seed, size, kernel, which, dtype):
+    rng = np.random.default_rng(seed)
+    rows = rows_with_copies(seed, dtype)
+    basis = rng.permutation(90)[:size]
+    left = {
+        "other rows": np.setdiff1d(np.arange(90), basis),
+        "every second": basis[::2] if size > 1 else basis[:0],
+        "all but one": np.delete(basis, rng.integers(size)),
+        "random": rng.permutation(90)[: rng.integers(90)],
+    }[which]
+    stays = basis[~np.isin(basis, left)]
+    whole = NystromMap(basis=basis, **kernel).fit(rows)
+    if not stays.size:
+        with pytest.raises(ValueError, match=f"all {size} are among the rows"):
+            whole.without(left)
+        return
+    part, features = whole.without(left, features=whole.transform(rows))
+    anew = NystromMap(basis=stays, **kernel).fit(rows)
+    np.testing.assert_array_equal(part.basis_indices_, stays)
+    np.testing.assert_array_equal(part.basis_, rows[stays])
+    assert part.rank_ == features.shape[1]
+    assert part.rank_ == anew.rank_ or dtype is np.float32  # where rounding may decide
+    assert features.dtype == anew.transform(rows).dtype
+    np.testing.assert_array_equal(np.triu(part.factor_.C, 1), 0.0)
+    expected = anew.transform(rows).astype(float)
+    expected = expected @ expected.T
+    near = {"rtol": 0, "atol": (2e-3 if dtype is np.float32 else 1e-6) * max(1.0, np.abs(expected).max())}
+    for found in (features.astype(float), part.transform(rows).astype(float)):
+        np.testing.assert_allclose(found @ found.T, expected, **near)
+    np.testing.assert_allclose(features, part.transform(rows), **near)
+    w = rng.normal(size=part.rank_).astype(dtype)
+    beta = part.expand(w)
+    np.testing.assert_allclose(part._read_kernel().matrix(rows, part.basis_) @ beta, features @ w, **near)
+    assert whole.basis_indices_.shape == (size,)  # unchanged
+    twice = whole.without(left[: left.size // 2]).without(left).transform(rows).astype(float)
+    np.testing.assert_allclose(twice @ twice.T, expected, **near)
+
+
+def test_a_map_of_a_precomputed_kernel_and_of_objects_without_rows():
+    K = rbf_kernel(X, gamma=0.5)
+    left = np.arange(20)
+    expected = NystromMap("precomputed", basis=BASIS[BASIS >= 20]).fit(K).transform(K)
+    part = NystromMap("precomputed", basis=BASIS).fit(K).without(left)
+    np.testing.assert_allclose(part.transform(K), expected, atol=1e-9)
+    words = [f"{'ab' * (k % 5)}c{'d' * (k // 5)}" for k in range(20)]
+    kernel = lambda s, t: float(np.exp(-abs(len(s) - len(t)) - abs(s.count("a") - t.count("a"))))  # noqa: E731
+    part = NystromMap(kernel, basis=[1, 5, 9, 12]).fit(words).without([5, 6])
+    assert part.basis_ == [words[1], words[9], words[12]]
+    expected = NystromMap(kernel, basis=[1, 9, 12]).fit(words).transform(words)
+    np.testing.assert_allclose(part.transform(words), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", ["a", [0.5], [[1, 2]], np.ones(M, dtype=bool)])
+def test_rows_to_leave_a_map_are_numbers(rows):
+    with pytest.raises(ValueError, match="row numbers"):
+        NystromMap(basis=BASIS).fit(X).without(rows)
+
+
+def test_features_are_made_once_for_all_folds(monkeypatch):
+    made = []
+    real = NystromMap.fit_items
+    monkeypatch.setattr(
+        NystromMap, "fit_items", lambda self, *a: made.append(type(self).__name__) or real(self, *a)
+    )
+    for kernel in (RBF, {"kernel": "rbf", "n_basis": 9, "random_state": None}, {"kernel": "rbf"}):
+        RankSVMCV([0.1, 10.0], cv=4, **kernel).fit(X, Y, qid=QID)
+        leave_pair_out(RankSVM(0.1, **kernel), X, Y, pairs=[[0, 1], [2, 3]])
+    assert len(made) == 6
 
 
 @pytest.mark.parametrize("name", ["RankSVM", "RankSVM, a pipeline", "RankRLS", "OrderPreferenceRegressor"])
@@ -196,9 +285,10 @@ def test_estimates_permutations_and_learning_curves():
                 assert curve.values[step, query] == pytest.approx(expected)
 
 
-def test_a_drawn_basis_is_drawn_from_the_rows_of_each_training():
+def test_a_drawn_basis_is_drawn_once_from_all_rows():
     model = RankSVM(0.1, kernel="rbf", gamma=0.5, n_basis=9, random_state=1, tol=1e-10)
-    expected = oracles.naive_hold_out(model, X, Y, FOLDS)
+    drawn = clone(model).set_params(basis=clone(model).fit(X, Y).basis_indices_, n_basis=None)
+    expected = oracles.naive_hold_out(drawn, X, Y, FOLDS)
     np.testing.assert_allclose(cross_val_predict(model, X, Y, cv=FOLDS), expected, rtol=1e-5, atol=1e-6)
     # The learners that are held out by algebra draw once, from all rows.
     model = RankRLS(0.1, kernel="rbf", gamma=0.5, n_basis=9, random_state=1)

@@ -237,3 +237,13 @@ def test_widths_that_are_none_are_refused() -> None:
     assert RankRLS(kernel="rbf", gamma="median").fit(sp.csr_matrix(X), y).gamma_ == pytest.approx(
         RankRLS(kernel="rbf", gamma="median").fit(X, y).gamma_
     )
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_gradients_of_polynomials_of_low_degree_are_those_of_their_formula(degree: int) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3)), rng.normal(size=12)
+    model = RLS(0.5, kernel="poly", degree=degree, gamma=0.4, coef0=0.7).fit(X, y)
+    Z, beta = model.basis_, model.dual_coef_
+    weights = degree * 0.4 * (0.4 * X @ Z.T + 0.7) ** max(degree - 1, 0) * beta
+    np.testing.assert_allclose(model.gradient(X), weights @ Z, atol=1e-12)

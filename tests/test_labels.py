@@ -182,3 +182,12 @@ def test_compiled_sums_over_answers(n_answers):
     h, j = pairs.T
     mean = F[h] - F[j] - left[:, None] * HF[h] - right[:, None] * HF[j]
     assert_allclose(out, 1.0 + np.where(h == j, 0.0, np.mean(mean**2, axis=1)), rtol=1e-12)
+
+
+def test_labels_may_stand_in_a_column():
+    items, pairs = matches()
+    flat = BradleyTerry(0.5, kernel="items").fit_pairs(items, pairs)
+    column = BradleyTerry(0.5, kernel="items").fit_pairs(np.asarray(items)[:, None], pairs)
+    assert_allclose(column.predict(np.asarray(items)[:, None]), flat.predict(items))
+    with pytest.raises(ValueError, match="one number or label"):
+        BradleyTerry(kernel="items").fit_pairs(np.stack([items, items], axis=1), pairs)

@@ -13,24 +13,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
-from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, ndcg_score, roc_auc_score
 from tests import oracles
 
+from preflearn import RLS, RankRLS
 from preflearn.comparisons.grouping import encode_queries
 from preflearn.metrics import (
     PerQuery,
     auc,
     average_precision,
     by_query,
+    class_accuracy,
     concordance,
     disagreement_error,
     err,
+    f1,
     kendall_tau,
+    mean_squared_pair_error,
     ndcg,
     precision_at,
     reciprocal_rank,
 )
 from preflearn.metrics.single_columns import labels_alone
+from preflearn.model_selection import HeldOut, cross_val_predict
+from strategies import examples
 
 LISTWISE = (ndcg, average_precision, reciprocal_rank, err, precision_at)
 ALL_WITH_QID = (concordance, disagreement_error, kendall_tau, *LISTWISE)
@@ -72,6 +78,131 @@ def check(metric, expected, y, scores, qid, **options):
 
 
 # Pairs ----------------------------------------------------------------------------------------------------------
+
+
+@given(ranked_rows(max_rows=40))
+@examples(80)
+def test_definitions_of_the_disagreement_error(rows):
+    """The formulas of the publications, pair by pair."""
+    y, scores, qid = rows
+    outcomes = []
+    for q in np.unique(qid):
+        u, s = y[qid == q], scores[qid == q]
+        i, j = np.triu_indices(len(u), 1)
+        outcomes.append((np.sign(u[i] - u[j]), np.sign(s[i] - s[j])))
+
+    def per_query(of_query):
+        return np.array([of_query(*one) for one in outcomes])
+
+    def mean_of(wrong, counted):
+        return wrong[counted].mean() if counted.any() else np.nan
+
+    half = per_query(lambda up, p: mean_of(np.abs(up - p) / 2, up != 0))
+    expected = {
+        "half": half,
+        "strict": per_query(lambda up, p: mean_of((up != p).astype(float), up != 0)),
+        "all": per_query(lambda up, p: mean_of(np.abs(up - p) / 2, np.full(up.shape, True))),
+    }
+    for definition, values in expected.items():
+        if np.isnan(values).all():
+            with pytest.raises(ValueError, match="disagreement_error|concordance"):
+                disagreement_error(y, scores, qid, definition=definition)
+            continue
+        found = disagreement_error(y, scores, qid, definition=definition, per_query=True)
+        np.testing.assert_allclose(found.values, values, atol=1e-12)
+        mean = disagreement_error(y, scores, qid, definition=definition)
+        np.testing.assert_allclose(mean, np.nanmean(values), atol=1e-12)
+    up, p = (np.concatenate(one) for one in zip(*outcomes, strict=True))
+    if (up != 0).any():
+        pooled = mean_of(np.abs(up - p) / 2, up != 0)
+        np.testing.assert_allclose(
+            disagreement_error(y, scores, qid, definition="pooled"), pooled, atol=1e-12
+        )
+        two = disagreement_error(
+            np.stack([y, y], 1), np.stack([scores, scores], 1), qid, definition="pooled", per_query=True
+        )
+        np.testing.assert_allclose(two.means, pooled, atol=1e-12)
+
+
+def test_definitions_of_the_disagreement_error_are_checked():
+    with pytest.raises(ValueError, match="definition must be one of 'half', 'strict', 'all', 'pooled'"):
+        disagreement_error([0, 1], [0, 1], definition="thesis")
+    with pytest.raises(ValueError, match="sample_weight is for definition='half'.*definition='all'"):
+        disagreement_error([0, 1], [0, 1], sample_weight=[1, 2], definition="all")
+
+
+@given(ranked_rows(max_rows=40))
+def test_magnitude_preserving_error_is_the_mean_over_pairs(rows):
+    y, _, qid = rows
+    scores = np.random.default_rng(len(y)).normal(size=len(y))
+    r = y - scores
+    expected = np.full(np.unique(qid).shape, np.nan)
+    for place, q in enumerate(np.unique(qid)):
+        i, j = np.triu_indices((qid == q).sum(), 1)
+        if i.size:
+            expected[place] = np.mean((r[qid == q][i] - r[qid == q][j]) ** 2)
+    if np.isnan(expected).all():
+        with pytest.raises(ValueError, match="every query has one row"):
+            mean_squared_pair_error(y, scores, qid)
+        return
+    found = mean_squared_pair_error(y, scores, qid, per_query=True).values
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 60), st.sampled_from([2, 10, 10**6]))
+@examples(80)
+def test_f1_and_accuracy_at_a_threshold_of_other_rows(seed, m, levels):
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(m) < 0.4, 3.0, 1.0)
+    y[:2] = 1.0, 3.0
+    scores = rng.integers(0, levels, m) / 4
+    order = np.lexsort((y, -scores))
+    for measure, of in ((f1, f1_score), (class_accuracy, accuracy_score)):
+        called = np.empty(m, dtype=bool)
+        for part in range(10):
+            mine = np.isin(np.arange(m), order[part::10])
+            cuts = [np.inf, *np.unique(scores[~mine])[::-1]]
+            zero = {"zero_division": 0.0} if of is f1_score else {}
+            values = (
+                [of(y[~mine] == 3, scores[~mine] >= cut, **zero) for cut in cuts] if (~mine).any() else [0]
+            )
+            best = np.flatnonzero(np.isclose(values, max(values), atol=1e-12))[0]
+            called[mine] = scores[mine] >= cuts[best]
+        np.testing.assert_allclose(measure(y, scores), of(y == 3, called))
+        np.testing.assert_allclose(measure(y, scores, threshold=0.3), of(y == 3, scores > 0.3))
+        shuffled = rng.permutation(m)
+        np.testing.assert_allclose(measure(y[shuffled], scores[shuffled]), measure(y, scores))
+        with pytest.raises(ValueError, match="need two classes: y holds 1 different"):
+            measure(np.ones(m), scores)
+
+
+@pytest.mark.parametrize(("name", "measure"), [("f1", f1), ("class_accuracy", class_accuracy)])
+@pytest.mark.parametrize("learner", [RankRLS, RLS])
+def test_searches_choose_by_classes_on_one_scale(learner, name, measure):
+    """The predictions of all folds are compared with one threshold: nothing of them may be left out."""
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(60, 4)) + 2.0, np.repeat(np.arange(6), 10)
+    y = (X[:, 0] + rng.normal(size=60) > 2).astype(float)
+    folds, alphas = [np.arange(k, 60, 5) for k in range(5)], [0.1, 1.0, 100.0]
+    held_out = HeldOut(learner(kernel="rbf"), X, y, qid=qid)
+    found = held_out.score(name, folds, alphas)
+    by_hand = [
+        measure(y, cross_val_predict(learner(alpha, kernel="rbf"), X, y, qid=qid, cv=folds))
+        for alpha in alphas
+    ]
+    np.testing.assert_allclose(found, by_hand, atol=1e-12)
+
+
+def test_f1_is_not_flattered_by_noise():
+    """Random scores, rare positives: the best threshold for all rows looks better than it is; 200 sets."""
+    chosen, best = [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        y, scores = (rng.random(60) < 0.3).astype(float), rng.normal(size=60)
+        y[0] = 1.0
+        chosen.append(f1(y, scores))
+        best.append(max(f1(y, scores, threshold=t) for t in scores))
+    assert np.mean(chosen) < 0.47 < np.mean(best)  # calling all positive earns 0.46
 
 
 @given(ranked_rows())

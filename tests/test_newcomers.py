@@ -189,7 +189,7 @@ def test_with_drugs_and_targets(ok, call):
     Path("measured.csv").write_text("drug,target,affinity\n" + "".join([*lines, lines[0]]))
     tables = ("--rows", "drugs.csv", "--columns", "targets.csv", "--pairs", "measured.csv")
     status, _, err = call("relate", *tables)
-    assert status == 2 and "'d0' and 't0'" in err and "--duplicates mean" in err
+    assert status == 2 and "'d0' and 't1'" in err and "--duplicates mean" in err
     shown = ok(
         "relate", *tables, "--duplicates", "mean", "--report", "page.html", "--set", "alphas=0.01,0.1,1"
     )

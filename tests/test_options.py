@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from contracts import options
 from oracles import naive_hold_out
-from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVMCV
+from preflearn import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn.model_selection import HeldOut, cross_val_predict
 
 pytest.importorskip("pandas")
@@ -77,7 +77,7 @@ def refit(case: options.Combination, alpha: float) -> np.ndarray:
     labels = {name: value for name, value in case.labels.items() if name != "groups"}
     if not compares_queries:
         labels.pop("qid", None)
-    if isinstance(model, (RLS, RankRLS)) and model.n_basis is not None:  # drawn once, from all rows
+    if isinstance(model, (RLS, RankRLS, RankSVM)) and model.n_basis is not None:  # drawn once, from all rows
         drawn = clone(model).fit(case.plain, case.y, **labels).basis_indices_
         model.set_params(basis=drawn, n_basis=None)
     return naive_hold_out(model, case.plain, case.y, case.folds, leaving=case.leaving, **labels)

@@ -201,3 +201,13 @@ def test_what_cannot_be_meant_is_refused(change, message):
     arguments = {"model": BradleyTerry(), "pairs": pairs, **change}
     with pytest.raises((TypeError, ValueError), match=message):
         evaluate_preferences(arguments.pop("model"), X, arguments.pop("pairs"), **arguments)
+
+
+def test_the_weight_of_a_pair_counts_as_that_many_pairs():
+    rng = np.random.default_rng(0)
+    p, y, w = rng.uniform(0.3, 0.95, 40), rng.integers(0, 2, 40), rng.integers(1, 4, 40)
+    weighted = calibration_of_preferences(p, y, weight=w, n_bins=1)
+    repeated = calibration_of_preferences(np.repeat(p, w), np.repeat(y, w), n_bins=1)
+    assert weighted.n_pairs == 40 and repeated.n_pairs == w.sum()
+    for name in vars(weighted).keys() - {"n_pairs"}:
+        np.testing.assert_allclose(getattr(weighted, name), getattr(repeated, name), rtol=1e-12)

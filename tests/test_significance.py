@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_rel
 from tests import oracles
 
 from preflearn.metrics import concordance, ndcg
@@ -15,6 +16,7 @@ from preflearn.model_selection.significance import (
     compare_rankers,
     compare_several_rankers,
     holm,
+    paired_t_test,
     signed_rank_test,
 )
 from strategies import examples
@@ -137,6 +139,63 @@ def test_queries_where_the_metric_is_undefined_are_left_out():
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm(pvalues):
     np.testing.assert_allclose(holm(pvalues), oracles.holm_by_steps(pvalues), rtol=1e-12)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["two-sided", "greater", "less"]))
+def test_paired_t_is_that_of_scipy_and_overlap_widens_it(seed, alternative):
+    a, b = np.random.default_rng(seed).normal(size=(2, 12))
+    found = paired_t_test(a, b, alternative=alternative)
+    expected = ttest_rel(a, b, alternative=alternative)
+    np.testing.assert_allclose([found.statistic, found.pvalue], [expected.statistic, expected.pvalue])
+    corrected = paired_t_test(a, b, overlap=1 / 9, alternative=alternative)
+    np.testing.assert_allclose(corrected.standard_error, np.std(a - b, ddof=1) * np.sqrt(1 / 12 + 1 / 9))
+    np.testing.assert_allclose(corrected.statistic * corrected.standard_error, np.mean(a - b))
+
+
+def test_paired_t_of_equal_and_of_constant_differences():
+    assert paired_t_test([1.0, 2.0], [1.0, 2.0])[1:] == (1.0, 0.0, 0.0)
+    assert paired_t_test([2.0, 3.0], [1.0, 2.0]).pvalue == 0.0
+    assert paired_t_test([2.0, 3.0], [1.0, 2.0], alternative="less").pvalue == 1.0
+    for wrong, message in (({"overlap": -1}, "overlap"), ({"alternative": "x"}, "alternative")):
+        with pytest.raises(ValueError, match=message):
+            paired_t_test([1.0, 2.0], [2.0, 1.0], **wrong)
+    with pytest.raises(ValueError, match="two trials or more: found 1"):
+        paired_t_test([1.0], [2.0])
+
+
+def test_folds_of_compared_rankers_are_corrected_for():
+    y, (a, b), qid = rankings()
+    plain, folds = compare_rankers(y, a, b, qid), compare_rankers(y, a, b, qid, n_folds=4)
+    values = [concordance(y, s, qid, per_query=True).values for s in (a, b)]
+    np.testing.assert_allclose(plain.t_pvalue, ttest_rel(*values).pvalue)
+    np.testing.assert_allclose(folds.t_statistic, plain.t_statistic / np.sqrt(1 + 4 / 3))
+    assert folds.pvalue == plain.pvalue and "corrected for 4 folds" in str(folds)
+    assert "paired t (two-sided): p = " in str(plain) and "corrected" not in str(plain)
+    for wrong in (1, True, 2.5):
+        with pytest.raises(ValueError, match="n_folds must be a number of folds"):
+            compare_rankers(y, a, b, qid, n_folds=wrong)
+
+
+def test_correction_keeps_the_level_of_repeated_splits():
+    """Two rules that are equally good, compared on 15 random splits of the same 60 rows, 200 times."""
+    rejected = np.zeros(2)
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 4))
+        y = X.sum(axis=1) + rng.normal(size=60)
+        results = []
+        for _ in range(15):
+            test = rng.permutation(60)[:20]
+            train = np.setdiff1d(np.arange(60), test)
+            errors = []
+            for columns in ([0, 1], [2, 3]):
+                w = np.linalg.lstsq(X[train][:, columns], y[train], rcond=None)[0]
+                errors.append(-np.mean((y[test] - X[test][:, columns] @ w) ** 2))
+            results.append(errors)
+        first, second = np.array(results).T
+        rejected += [paired_t_test(first, second, overlap=rho).pvalue < 0.05 for rho in (0.0, 0.5)]
+    assert rejected[0] / 200 > 0.3  # far above its level of 0.05
+    assert rejected[1] / 200 < 0.2
 
 
 def test_several_rankers():

@@ -87,6 +87,10 @@ SAME_MEASURES: dict[str, list[Any]] = {
     "err": ["err", metrics.err],
     "kendall": ["kendall_tau", metrics.kendall_tau],
     "volume": ["vus", "volume_under_surface", metrics.volume_under_surface],
+    "all pairs": [metrics.get_scorer("neg_disagreement_error", definition="all")],
+    "strict": [metrics.get_scorer("neg_disagreement_error", definition="strict")],
+    "pooled": [metrics.get_scorer("neg_disagreement_error", definition="pooled")],
+    "magnitude": ["neg_mean_squared_pair_error", "mean_squared_pair_error"],
     "absolute error": [
         "neg_mean_absolute_error",
         lambda y, f: -mean_absolute_error(y, f),

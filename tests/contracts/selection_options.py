@@ -88,9 +88,7 @@ class Case:
     def refitted(self) -> Any:
         """The estimator with the basis vectors that it draws from all rows."""
         model = clone(self.estimator)
-        if getattr(model, "n_basis", None) is None or isinstance(
-            model, RankSVM
-        ):  # refitted: drawn in every fold
+        if getattr(model, "n_basis", None) is None:
             return model
         drawn = clone(model).fit(self.plain, self.y).basis_indices_
         return model.set_params(n_basis=None, basis=drawn)

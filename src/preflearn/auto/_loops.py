@@ -13,8 +13,6 @@ from ..numerics.threads import in_turns, over_ranges
 # ---------------------------------------------------------------- quantiles
 # Shares of training values below new ones, column by column, and the normal quantiles of these shares.
 
-# Values that are worth a thread of their own.
-_LEAST_VALUES = 1 << 14
 # Rows that are looked up together: the knots of a column stay in the cache.
 _ROWS_LOOKED_UP = 128
 
@@ -42,7 +40,7 @@ def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.nda
     """
     out = np.empty(X.shape)
     by_column = np.ascontiguousarray(knots.T)
-    least = 1 + _LEAST_VALUES // max(1, X.shape[1])
+    least = 1 + (1 << 14) // max(1, X.shape[1])  # as many values are worth a thread
     over_ranges(_look_up, X.shape[0], np.ascontiguousarray(X), by_column, shares, out, least=least)
     return out
 
@@ -148,8 +146,6 @@ def _middle_of_jump(x, before, at, shares):
 # the features of a node, and the trees are the same with any number of them. Rounding moves gains by 1e-6 of the
 # largest at a million rows, and less with fewer; the values of leaves are sums of g itself.
 
-# Gains are compared after division by that of the root; smaller ones are rounding.
-_LEAST_GAIN = 1e-10
 # Codes of this many features lie side by side, so that their histograms fit in the fastest cache.
 BLOCK = 16
 # A node's histogram is worth starting threads for from this many additions on.
@@ -216,11 +212,11 @@ class _Growth(NamedTuple):
         Those of a leaf side by side.
     hist : int array of shape (leaves, n, n_bins)
         Sums of ``packed``.
+    bits : int
+        Those of ``packed`` that hold the count.
     first, last, node_of, split_feature, split_code : int arrays of shape (leaves,)
         Of each leaf: its rows, its node, and its best split.
     split_gain : ndarray of shape (leaves,)
-    state : int array of shape (4,)
-        Leaves and nodes so far, the leaf to sum, and the one that is the difference.
     generator : uint64 array of shape (1,)
         State of the random numbers.
     active : bool array of shape (blocks,)
@@ -232,13 +228,13 @@ class _Growth(NamedTuple):
     rows: Any
     scratch: Any
     hist: Any
+    bits: int
     first: Any
     last: Any
     node_of: Any
     split_feature: Any
     split_code: Any
     split_gain: Any
-    state: Any
     generator: Any
     active: Any
 
@@ -277,7 +273,7 @@ def grow_trees(
     starts : int array of shape (q + 1,)
         The first row of each query.
     scores : ndarray of shape (m,)
-    test_codes : uint8 array of shape (k, n)
+    test_codes : uint8 array of shape (blocks, k, 16)
     test_scores : ndarray of shape (k,)
         Rows that are predicted along the way.
     n_trees : int
@@ -307,9 +303,11 @@ def grow_trees(
         unit = _begin(growth, scores, targets, starts, options)
         sum_up(0)
         _find_split(growth, 0, options)
-        while _divide_best(codes, growth, trees, tree, options.leaves):
-            sum_up(int(growth.state[2]))
-            _settle(growth, options)
+        small, large = _divide_best(codes, growth, trees, tree, options.leaves)
+        while small != large:
+            sum_up(small)
+            _settle(growth, small, large, options)
+            small, large = _divide_best(codes, growth, trees, tree, options.leaves)
         _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
     return trees
@@ -322,9 +320,11 @@ def _grow_on_one_thread(codes, growth, trees, scores, targets, starts, test_code
         unit = _begin(growth, scores, targets, starts, options)
         _sum_up(codes, growth, 0, 0, n_features)
         _find_split(growth, 0, options)
-        while _divide_best(codes, growth, trees, tree, options.leaves):
-            _sum_up(codes, growth, growth.state[2], 0, n_features)
-            _settle(growth, options)
+        small, large = _divide_best(codes, growth, trees, tree, options.leaves)
+        while small != large:
+            _sum_up(codes, growth, small, 0, n_features)
+            _settle(growth, small, large, options)
+            small, large = _divide_best(codes, growth, trees, tree, options.leaves)
         _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
 
@@ -350,7 +350,7 @@ def refit_leaves(
     starts : int array of shape (q + 1,)
         The first row of each query.
     scores : ndarray of shape (m,)
-    test_codes : uint8 array of shape (l, n)
+    test_codes : uint8 array of shape (blocks, l, 16)
     test_scores : ndarray of shape (l,)
         Rows that are predicted along the way.
     rate, ridge : float
@@ -363,59 +363,53 @@ def refit_leaves(
     for root, size in zip(roots, sizes):
         _gradients(scores, targets, starts, gradient)
         for i in range(m):
-            node = root
-            while left[node] > 0:
-                j = feature[node]
-                node = left[node] if codes[j // BLOCK, i, j % BLOCK] <= code[node] else right[node]
-            leaf[i] = node
-            values[node] += gradient[i]
-            counts[node] += 1
+            leaf[i] = _leaf(codes, i, root, feature, code, left, right)
+            values[leaf[i]] += gradient[i]
+            counts[leaf[i]] += 1
         for node in range(root, root + size):
             if counts[node] > 0:
                 values[node] *= rate / (counts[node] + ridge)
         for i in range(m):
             scores[i] += values[leaf[i]]
         for i in range(test_scores.shape[0]):
-            node = root
-            while left[node] > 0:
-                node = left[node] if test_codes[i, feature[node]] <= code[node] else right[node]
-            test_scores[i] += values[node]
+            test_scores[i] += values[_leaf(test_codes, i, root, feature, code, left, right)]
 
 
 @njit(cache=True, nogil=True)
-def _no_trees(n_trees, leaves):
+def _leaf(codes, i, node, feature, code, left, right):
+    """The leaf that row i ends in, from a node on."""
+    while left[node] > 0:
+        j = feature[node]
+        node = left[node] if codes[j // BLOCK, i, j % BLOCK] <= code[node] else right[node]
+    return node
+
+
+def _no_trees(n_trees: int, leaves: int) -> Trees:
     shape = (n_trees, 2 * leaves - 1)
+    feature, code, left, right = np.zeros((4, *shape), np.int32)
     return Trees(
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape),
-        np.zeros(shape),
-        np.ones(n_trees, np.int64),
+        feature, code, left, right, np.zeros(shape), np.zeros(shape), sizes=np.ones(n_trees, np.int64)
     )
 
 
-@njit(cache=True, nogil=True)
-def _start(m, n, options, seed):
+def _start(m: int, n: int, options: TreeOptions, seed: int) -> _Growth:
     leaves = options.leaves
-    generator = np.zeros(1, np.uint64)
-    generator[0] = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+    first, last, node_of, split_feature, split_code = np.zeros((5, leaves), np.int64)
     return _Growth(
-        np.empty(m),
-        np.empty(m, np.int64),
-        np.empty(m, np.int32),
-        np.empty(m, np.int32),
-        np.empty((leaves, n, options.n_bins), np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves),
-        np.zeros(4, np.int64),
-        generator,
-        np.ones((n + BLOCK - 1) // BLOCK, np.bool_),
+        gradient=np.empty(m),
+        packed=np.empty(m, np.int64),
+        rows=np.empty(m, np.int32),
+        scratch=np.empty(m, np.int32),
+        hist=np.empty((leaves, n, options.n_bins), np.int64),
+        bits=m.bit_length(),
+        first=first,
+        last=last,
+        node_of=node_of,
+        split_feature=split_feature,
+        split_code=split_code,
+        split_gain=np.zeros(leaves),
+        generator=np.array([(seed * 0x9E3779B97F4A7C15 + 1) % 2**64], np.uint64),
+        active=np.ones(-(-n // BLOCK), np.bool_),
     )
 
 
@@ -424,14 +418,12 @@ def _begin(growth, scores, targets, starts, options):
     """Gradients, all rows in one leaf, and the blocks to look at; returns the unit that gradients are rounded to."""
     gradient, m = growth.gradient, targets.shape[0]
     largest = _gradients(scores, targets, starts, gradient)
-    bits = _count_bits(m)
-    unit = largest * m / 2.0 ** (61 - bits)
+    unit = largest * m / 2.0 ** (61 - growth.bits)
     for i in range(m):
         growth.rows[i] = i
         rounded = np.int64(np.rint(gradient[i] / unit)) if largest > 0.0 else np.int64(0)
-        growth.packed[i] = (rounded << bits) + 1
+        growth.packed[i] = (rounded << growth.bits) + 1
     growth.first[0], growth.last[0], growth.node_of[0] = 0, m, 0
-    growth.state[0] = growth.state[1] = 1
     _draw_blocks(growth, options.n_blocks)
     return unit
 
@@ -467,15 +459,6 @@ def _draw_blocks(growth, n_blocks):
 
 
 @njit(cache=True, nogil=True)
-def _count_bits(m):
-    """Bits that hold the number of rows."""
-    bits = 1
-    while (1 << bits) <= m:
-        bits += 1
-    return bits
-
-
-@njit(cache=True, nogil=True)
 def _sum_up(codes, growth, leaf, first_feature, last_feature):
     """The histograms of those of some features that the tree looks at, from the first one of a block on."""
     rows, packed = growth.rows, growth.packed
@@ -494,40 +477,35 @@ def _sum_up(codes, growth, leaf, first_feature, last_feature):
 
 @njit(cache=True, nogil=True)
 def _divide_best(codes, growth, trees, tree, leaves):
-    """Divide the rows of the leaf that gains most; whether the tree may have more leaves after that."""
+    """Divide the rows of the leaf that gains most; the smaller and the larger part, twice the same to end the tree."""
     first, last, node_of, gains = growth.first, growth.last, growth.node_of, growth.split_gain
-    n_leaves, n_nodes = growth.state[0], growth.state[1]
-    best = 0
-    for k in range(1, n_leaves):
-        if gains[k] > gains[best]:
-            best = k
+    n_nodes = trees.sizes[tree]
+    other = (n_nodes + 1) // 2
+    best = np.argmax(gains[:other])
     node = node_of[best]
-    smallest = _LEAST_GAIN * trees.gain[tree, 0] if n_leaves > 1 else 0.0
-    if not gains[best] > smallest:
-        return False
+    rounding = 1e-10 * trees.gain[tree, 0] if node > 0 else 0.0
+    if not gains[best] > rounding:
+        return best, best
     feature, code = growth.split_feature[best], growth.split_code[best]
     middle = _divide(codes, growth.rows, growth.scratch, first[best], last[best], feature, code)
     trees.feature[tree, node], trees.code[tree, node] = feature, code
     trees.gain[tree, node] = gains[best]
     trees.left[tree, node], trees.right[tree, node] = n_nodes, n_nodes + 1
-    other = n_leaves
     first[other], last[other], node_of[other] = middle, last[best], n_nodes + 1
     last[best], node_of[best] = middle, n_nodes
-    growth.state[0], growth.state[1] = n_leaves + 1, n_nodes + 2
-    if n_leaves + 1 == leaves:
-        return False
-    small, large = (best, other) if middle - first[best] <= last[other] - middle else (other, best)
-    # hist[best] is still that of the parent; subtracting the smaller child's gives that of the larger.
-    if large == other:
+    trees.sizes[tree] = n_nodes + 2
+    if other + 1 == leaves:
+        return best, best
+    if middle - first[best] <= last[other] - middle:
+        # hist[best] is still that of the parent; subtracting the smaller child's gives that of the larger.
         growth.hist[other] = growth.hist[best]
-    growth.state[2], growth.state[3] = small, large
-    return True
+        return best, other
+    return other, best
 
 
 @njit(cache=True, nogil=True)
-def _settle(growth, options):
+def _settle(growth, small, large, options):
     """The best splits of the two new leaves, once the smaller one is summed up."""
-    small, large = growth.state[2], growth.state[3]
     growth.hist[large] -= growth.hist[small]
     _find_split(growth, min(small, large), options)
     _find_split(growth, max(small, large), options)
@@ -536,26 +514,23 @@ def _settle(growth, options):
 @njit(cache=True, nogil=True)
 def _finish(growth, trees, tree, unit, options, scores):
     """The values of the leaves, and the scores with them."""
-    trees.sizes[tree] = growth.state[1]
     trees.gain[tree] *= unit**2
-    for k in range(growth.state[0]):
+    for k in range((trees.sizes[tree] + 1) // 2):
+        rows = growth.rows[growth.first[k] : growth.last[k]]
         total = 0.0
-        for at in range(growth.first[k], growth.last[k]):
-            total += growth.gradient[growth.rows[at]]
-        step = options.rate * total / (growth.last[k] - growth.first[k] + options.ridge)
+        for i in rows:
+            total += growth.gradient[i]
+        step = options.rate * total / (rows.shape[0] + options.ridge)
         trees.value[tree, growth.node_of[k]] = step
-        for at in range(growth.first[k], growth.last[k]):
-            scores[growth.rows[at]] += step
+        for i in rows:
+            scores[i] += step
 
 
 @njit(cache=True, nogil=True)
 def _predict(trees, tree, test_codes, test_scores):
-    for i in range(test_codes.shape[0]):
-        node = 0
-        while trees.left[tree, node] > 0:
-            goes_left = test_codes[i, trees.feature[tree, node]] <= trees.code[tree, node]
-            node = trees.left[tree, node] if goes_left else trees.right[tree, node]
-        test_scores[i] += trees.value[tree, node]
+    nodes = trees.feature[tree], trees.code[tree], trees.left[tree], trees.right[tree]
+    for i in range(test_scores.shape[0]):
+        test_scores[i] += trees.value[tree, _leaf(test_codes, i, 0, *nodes)]
 
 
 @njit(cache=True, nogil=True)
@@ -584,11 +559,8 @@ def _find_split(growth, leaf, options):
     first = 0
     while not active[first // BLOCK]:
         first += BLOCK
-    bits = _count_bits(growth.rows.shape[0])
-    ones = (1 << bits) - 1
-    packed = np.int64(0)
-    for b in range(n_bins):
-        packed += hist[first, b]
+    bits, ones = growth.bits, (1 << growth.bits) - 1
+    packed = hist[first].sum()
     total, count = float(packed >> bits), float(packed & ones)
     best, best_feature, best_code = total * total / (count + ridge), -1, 0
     if count >= 2 * least:
@@ -614,11 +586,8 @@ def _find_split(growth, leaf, options):
                 if found > best:
                     best, best_feature, best_code = found, j, b
     best = best - total * total / (count + ridge) if best_feature >= 0 else 0.0
-    growth.split_gain[leaf], growth.split_feature[leaf], growth.split_code[leaf] = (
-        best,
-        best_feature,
-        best_code,
-    )
+    growth.split_gain[leaf] = best
+    growth.split_feature[leaf], growth.split_code[leaf] = best_feature, best_code
 
 
 @njit(cache=True, nogil=True)
@@ -635,8 +604,6 @@ def _uniform(state):
 # ---------------------------------------------------------------- scores of trees
 # Scores of decision trees that lie in plain arrays, one after the other.
 
-# Rows times trees that are worth a thread of their own.
-_LEAST_WALKS = 1 << 15
 # Rows that go down a tree together: with their features they fit in the cache of a processor.
 _ROWS_OF_TREE = 64
 # Nodes of a tree up to which every node looks at every row, in instructions that take several rows at once.
@@ -663,21 +630,9 @@ def add_up_trees(
         ``left``. Children come after their parent, so that every walk ends. Thresholds are compared in float32.
     """
     out = np.zeros(X.shape[0])
-    least = 1 + _LEAST_WALKS // max(1, roots.shape[0])
-    over_ranges(
-        _add_up,
-        X.shape[0],
-        X,
-        roots,
-        feature,
-        threshold,
-        left,
-        right,
-        value,
-        out,
-        least=least,
-        align=_ROWS_OF_TREE,
-    )
+    least = 1 + (1 << 15) // max(1, roots.shape[0])  # as many rows times trees are worth a thread
+    arrays = (X, roots, feature, threshold, left, right, value, out)
+    over_ranges(_add_up, X.shape[0], *arrays, least=least, align=_ROWS_OF_TREE)
     return out
 
 
@@ -693,15 +648,15 @@ def _add_up(X, roots, feature, threshold, left, right, value, out, first, last):
             root = roots[tree]
             end = roots[tree + 1] if tree + 1 < roots.shape[0] else left.shape[0]
             nodes[:] = root
-            if end - root <= _FEW_NODES:
+            if n < 8 or end - root > _FEW_NODES:
+                _descend(nodes[:n], columns, feature, threshold, left, right)
+            else:
                 for node in range(root, end):
                     if left[node] > 0:
                         limit = np.float32(threshold[node])
                         _pass_on(
                             nodes, np.int32(node), columns[feature[node]], limit, left[node], right[node]
                         )
-            else:
-                _descend(nodes[:n], columns, feature, threshold, left, right)
             for i in range(n):
                 out[start + i] += value[nodes[i]]
 

@@ -18,7 +18,9 @@ import numpy as np
 
 from ..comparisons import Groups, encode_queries
 from ..model_selection._choice import Scoring, read_scoring
-from ..model_selection._folds import order_by_content, read_folds, shuffled_folds
+from ..model_selection._folds import Folds, order_by_content, part_of, read_folds, shuffled_folds
+from ..model_selection._nested import RowJudge
+from ..model_selection._performance import PerformanceEstimate
 from ..model_selection._splitters import QueryKFold
 from ..numerics.threads import threads_limited
 from ..progress import Stage, Stages
@@ -142,6 +144,8 @@ class Learned:
     queries : Groups
         Of these.
     n_training_rows : int
+    units : Groups or None
+        Of these rows, those that are held out together.
     """
 
     trial: Trial
@@ -149,6 +153,23 @@ class Learned:
     rows: np.ndarray
     queries: Groups
     n_training_rows: int
+    units: Groups | None = None
+
+    def estimate(self, rows: np.ndarray, y: np.ndarray, scoring: Scoring) -> PerformanceEstimate:
+        """The held-out score with its interval, from all encoded rows and their targets."""
+        tests = [
+            test for test, scored in zip(self.trial.folds.tests, self.trial.scored, strict=True) if scored
+        ]
+        judge = RowJudge(
+            scoring,
+            Folds(tests, tests),
+            self.queries,
+            y[self.rows, None],
+            groups=self.units,
+            choices="with all choices made without it",
+        )
+        predictions = [self.trial.held_out[None, test, None] for test in tests]
+        return judge.estimate(predictions, self.combination.scores(rows[self.rows], self.queries))
 
     def in_order(self, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         """Held-out predictions of all rows, NaN for those without one, and their folds, -1 for those without one."""
@@ -159,7 +180,9 @@ class Learned:
         return predictions, folds
 
 
-def learn(rows: np.ndarray, y: np.ndarray, queries: Groups, settings: Settings) -> Learned:
+def learn(
+    rows: np.ndarray, y: np.ndarray, queries: Groups, settings: Settings, units: Groups | None = None
+) -> Learned:
     """Try the candidates, combine them, and estimate how good the whole is.
 
     Parameters
@@ -168,35 +191,58 @@ def learn(rows: np.ndarray, y: np.ndarray, queries: Groups, settings: Settings) 
     y : ndarray of shape (m,)
     queries : Groups
     settings : Settings
+    units : Groups or None
+        Rows that no split divides: whole queries and groups. None where these are the queries, or the single rows of
+        one ranking.
     """
     if settings.limit < np.inf:
         _compile()
     start = time.perf_counter()
-    order, queries = order_by_content(rows, y[:, None], queries)
-    if queries.n_rows > MOST_ROWS:  # of a single ranking; whole queries are drawn before
-        taken = queries.sample(MOST_ROWS)
+    order, queries, units = _in_order(rows, y, queries, units)
+    if queries.n_rows > MOST_ROWS:  # whole queries without groups are drawn before
+        taken = (units or queries).sample(MOST_ROWS)
         order, queries = order[taken], encode_queries(queries.codes[taken], taken.shape[0])
+        units = part_of(units, taken)
     with nullcontext() if settings.n_jobs is None else threads_limited(settings.n_jobs):
-        places = queries.sample(_MOST_ROWS)
+        places = (units or queries).sample(_MOST_ROWS)
         if places.shape[0] < order.shape[0]:
-            found = _learn_from_sample(rows, y, order, queries, places, settings, start)
+            found = _learn_from_sample(rows, y, order, queries, units, places, settings, start)
         else:
-            found = _learn_from_all(rows, y, order, queries, settings, start)
+            found = _learn_from_all(rows, y, order, queries, units, settings, start)
         return _add_runs(found, rows, y, settings, start)
 
 
+def _in_order(
+    rows: np.ndarray, y: np.ndarray, queries: Groups, units: Groups | None
+) -> tuple[np.ndarray, Groups, Groups | None]:
+    """The rows in the order of their contents, query after query, and unit after unit where there are units."""
+    if units is None:
+        return (*order_by_content(rows, y[:, None], queries), None)
+    order, units = order_by_content(rows, y[:, None], units)
+    _, first, query = np.unique(queries.codes[order], return_index=True, return_inverse=True)
+    codes = np.argsort(np.argsort(first))[query]  # queries in the order in which they appear
+    by_query = np.argsort(codes, kind="stable")
+    return order[by_query], Groups(codes[by_query], queries.n_groups), part_of(units, by_query)
+
+
 def _learn_from_all(
-    rows: np.ndarray, y: np.ndarray, order: np.ndarray, queries: Groups, settings: Settings, start: float
+    rows: np.ndarray,
+    y: np.ndarray,
+    order: np.ndarray,
+    queries: Groups,
+    units: Groups | None,
+    settings: Settings,
+    start: float,
 ) -> Learned:
     rows, y = rows[order], y[order]
-    trial, features, _ = choose(rows, y, queries, settings, start)
+    trial, features, _ = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
     is_small = rows.size <= settings.preset.refitted * _REFITTED_CELLS
     if is_small and (1 + len(trial.folds.tests)) * spent <= settings.limit:
         with settings.stages("the same without each fold") as stage:
-            trial = _without_folds(rows, y, queries, _repeated(settings, trial), trial, stage)
+            trial = _without_folds(rows, y, queries, units, _repeated(settings, trial), trial, stage)
         trial = _prefer_simple(trial, is_refitted=True)
-    return Learned(trial, Combination.of(trial, features), order, queries, order.shape[0])
+    return Learned(trial, Combination.of(trial, features), order, queries, order.shape[0], units)
 
 
 def _learn_from_sample(
@@ -204,28 +250,34 @@ def _learn_from_sample(
     y: np.ndarray,
     order: np.ndarray,
     queries: Groups,
+    units: Groups | None,
     places: np.ndarray,
     settings: Settings,
     start: float,
 ) -> Learned:
     """Choose on a sample, the rows at some places of the order; then train on all rows but a fold of it."""
     sample, part = order[places], encode_queries(queries.codes[places], places.shape[0])
+    together = part_of(units, places)
     # Under a time limit there may be no time for more rows.
     is_sample = settings.limit == np.inf
-    trial, features, task = choose(rows[sample], y[sample], part, settings, start, is_sample=is_sample)
-    n_learned = sample.shape[0]
-    if can_extend(trial, order.shape[0], settings.limit - (time.perf_counter() - start)):
-        fold = fold_to_keep(trial.folds)
-        held = places[trial.folds.tests[fold]]
+    trial, features, task = choose(
+        rows[sample], y[sample], part, settings, start, units=together, is_sample=is_sample
+    )
+    n_learned, fold = sample.shape[0], fold_to_keep(trial.folds)
+    held = places[trial.folds.tests[fold]]
+    # The weights are chosen by parts of the fold, which is none where it is one group.
+    is_divisible = units is None or np.unique(units.codes[held]).size > 1
+    if is_divisible and can_extend(trial, order.shape[0], settings.limit - (time.perf_counter() - start)):
         targets = UnitScale(y[sample])(y)
         more = MoreRows.without(held, features, rows, targets, order, queries, fold, settings.device)
         sample, part = order[held], encode_queries(queries.codes[held], held.shape[0])
-        folds = _folds(y[sample], part, settings)
+        together = part_of(units, held)
+        folds = _folds(y[sample], part, settings, together)
         trial = extend(trial, more, rows[sample], targets[sample], part, folds, settings.stages)
         if is_sample:
             trial = correct(trial, task, more, targets[sample], part, settings.stages)
         n_learned = more.n_rows
-    return Learned(trial, Combination.of(trial, features), sample, part, n_learned)
+    return Learned(trial, Combination.of(trial, features), sample, part, n_learned, together)
 
 
 def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Settings, start: float) -> Learned:
@@ -238,7 +290,9 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
             break
         again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
         with settings.stages(f"run {number + 1} of {settings.preset.n_runs}"):
-            trial, features, _ = choose(rows[found.rows], y[found.rows], found.queries, again)
+            trial, features, _ = choose(
+                rows[found.rows], y[found.rows], found.queries, again, units=found.units
+            )
         combination = combination.averaged_with(Combination.of(trial, features), number)
     return replace(found, combination=combination)
 
@@ -253,13 +307,14 @@ def choose(
     settings: Settings,
     start: float = 0.0,
     *,
+    units: Groups | None = None,
     is_sample: bool = False,
 ) -> tuple[Trial, Features, Task]:
     """Train the candidates and combine them.
 
     Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
     """
-    folds, features = _folds(y, queries, settings), Features().fit(rows)
+    folds, features = _folds(y, queries, settings, units), Features().fit(rows)
     options = [one for one in candidates(rows.shape[0], queries.n_groups) if settings.preset.allows(one.name)]
     task = Task(
         features.views(rows, queries),
@@ -271,6 +326,7 @@ def choose(
         rivals(options, rows.shape[0]),
         settings.device,
         is_sample=is_sample,
+        units=units,
     )
     attempts = hold_out(options, task, features.kept_.size, settings, start)
     joining = [(one, one.member) for one in attempts if one.member is not None and one.candidate.joins]
@@ -307,12 +363,15 @@ def hold_out(
     return attempts
 
 
-def _folds(y: np.ndarray, queries: Groups, settings: Settings) -> FoldScores:
+def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | None = None) -> FoldScores:
     n_rows, scoring = y.shape[0], settings.scoring
-    if queries.n_groups > 1:
-        n_folds = min(settings.n_folds, queries.n_groups)
+    together = queries if units is None else units
+    if units is not None and units.n_groups < 2:
+        raise ValueError("One group is left, which no fold divides.")
+    if together.n_groups > 1:
+        n_folds = min(settings.n_folds, together.n_groups)
         cv: Any = QueryKFold(n_folds, shuffle=True, random_state=settings.seed)
-        folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=queries.codes)
+        folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=together.codes)
     else:
         folds = read_folds(shuffled_folds(n_rows, settings.n_folds), np.empty((n_rows, 0)), y, n_rows)
     scoring.measure(y[:, None], y[:, None], queries)  # refuses targets without anything to order
@@ -320,8 +379,9 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings) -> FoldScores:
     if found.n_scored == 0:
         raise ValueError(
             "AutoRanker compares candidates on held-out rows, but no fold has two rows of a query with different "
-            f"y: found {n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}. Add "
-            "rows, or fit RankRLS, which holds nothing out."
+            f"y: found {n_rows} rows in {queries.n_groups} {'query' if queries.n_groups == 1 else 'queries'}"
+            f"{'' if units is None else f' and {units.n_groups} groups'}. Add rows, or fit RankRLS, which holds "
+            "nothing out."
         )
     return found
 
@@ -353,7 +413,13 @@ def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
 
 
 def _without_folds(
-    rows: np.ndarray, y: np.ndarray, queries: Groups, settings: Settings, trial: Trial, stage: Stage
+    rows: np.ndarray,
+    y: np.ndarray,
+    queries: Groups,
+    units: Groups | None,
+    settings: Settings,
+    trial: Trial,
+    stage: Stage,
 ) -> Trial:
     """Predictions of each fold by the whole procedure on the others: what a choice by folds cannot quite give.
 
@@ -369,7 +435,8 @@ def _without_folds(
         rest = rows_outside(rows.shape[0], test)
         part, within = (encode_queries(queries.codes[some], some.shape[0]) for some in (rest, test))
         try:
-            without, features, _ = choose(rows[rest], y[rest], part, replace(settings, n_folds=_INNER_FOLDS))
+            inner = replace(settings, n_folds=_INNER_FOLDS)
+            without, features, _ = choose(rows[rest], y[rest], part, inner, units=part_of(units, rest))
         except ValueError:  # too little is left to choose by
             scored[fold] = False
             continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 from ..model_selection._choice import Scoring
 from ..model_selection.significance import holm, signed_rank_test
 from ..plots import new_axes
@@ -243,13 +243,21 @@ class Trial:
         return out
 
     def leaderboard(
-        self, y: np.ndarray, queries: Groups, scoring: Scoring, name_of: Callable[[int], str]
+        self,
+        y: np.ndarray,
+        queries: Groups,
+        scoring: Scoring,
+        name_of: Callable[[int], str],
+        units: Groups | None = None,
     ) -> Leaderboard:
-        """The table of the candidates, best first, each compared with the first and simplest of them."""
+        """The table of the candidates, best first, each compared with the first and simplest of them.
+
+        Queries of one of the units, where there are any, are one trial of the comparison.
+        """
         first, *others = [one for one in self.attempts if one.member is not None]
         assert first.member is not None
         predictions = [one.member.unbiased for one in others if one.member is not None] + [self.held_out]
-        pvalues = _test(y, first.member.unbiased, predictions, queries, scoring, self.scored_rows)
+        pvalues = _test(y, first.member.unbiased, predictions, queries, units, scoring, self.scored_rows)
         least = self.score_of(first)
         tested = {id(one): p for one, p in zip(others, pvalues)}
         entries = []
@@ -292,6 +300,7 @@ def _test(
     first: np.ndarray,
     others: list[np.ndarray],
     queries: Groups,
+    units: Groups | None,
     scoring: Scoring,
     rows: np.ndarray,
 ) -> list[float]:
@@ -299,9 +308,13 @@ def _test(
     unknown = [float("nan")] * len(others)
     if scoring.scorer is None or queries.n_groups < 2:
         return unknown
-    values = [scoring.scorer.per_query(y, one, queries).values for one in (first, *others)]
-    defined = ~np.isnan(np.stack(values)).any(axis=0) & rows[queries.order[queries.starts[:-1]]]
-    if defined.sum() < 2:
+    values = np.stack([scoring.scorer.per_query(y, one, queries).values for one in (first, *others)])
+    representative = queries.order[queries.starts[:-1]]
+    defined = ~np.isnan(values).any(axis=0) & rows[representative]
+    values = values[:, defined]
+    if units is not None:
+        trials = encode_queries(units.codes[representative[defined]], values.shape[1])
+        values = np.stack([np.bincount(trials.codes, one) for one in values]) / trials.counts
+    if values.shape[1] < 2:
         return unknown
-    found = [signed_rank_test(one[defined], values[0][defined]).pvalue for one in values[1:]]
-    return holm(found).tolist()
+    return holm([signed_rank_test(one, values[0]).pvalue for one in values[1:]]).tolist()

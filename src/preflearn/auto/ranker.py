@@ -21,7 +21,8 @@ from ..comparisons.inputs import read_scores
 from ..learners.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
-from ..model_selection._learner import SelfValidatingLearner
+from ..model_selection._folds import units_of
+from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
@@ -39,7 +40,7 @@ from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
 _MOST_SPARSE_COLUMNS = 2000
 
 
-class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
+class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -80,6 +81,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         Held-out score of the whole procedure, not flattered by its choices. Up to 50,000 cells of the table (rows times
         features) the procedure is repeated without each fold; beyond, for each fold all choices are made by the other
         folds. NaN, with a warning, where that can be done for fewer than two folds.
+    estimate_ : PerformanceEstimate
+        That score with a 95 % interval for new queries (new rows of a single ranking); prints itself. Not there where
+        ``best_score_`` is NaN, and not part of a saved model.
     cv_predictions_ : ndarray of shape (m,)
         The predictions that it is the score of; NaN for rows that were not looked at or whose fold is not scored.
     cv_folds_ : ndarray of int of shape (m,)
@@ -121,8 +125,8 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
     rows may take less time there. Data whose metric improves with every round take longer than noisy ones.
 
     The model is a function of the data and the seed: the order of the rows does not matter, nor do the names of the
-    queries unless rows are left out. Scores are on a scale of their own, whatever that of y is, in double precision;
-    trees compare features in single precision.
+    queries and groups unless rows are left out. Scores are on a scale of their own, whatever that of y is, in double
+    precision; trees compare features in single precision.
 
     Features relative to their query need ``qid`` in ``predict``, and all items of a query together.
 
@@ -174,7 +178,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Train the candidates, choose, combine.
 
         Parameters
@@ -185,6 +189,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
             Grades or scores, higher is better.
         qid : array-like of shape (m,), optional
             Query labels; one query (a global ranking) without.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents): no split has rows of a group on both sides, those by which
+            candidates and their settings are chosen included. With ``qid`` whole queries stay together as well.
 
         Returns
         -------
@@ -194,18 +201,22 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         if is_device_array(X):
             if device is None and hasattr(X, "cpu"):
                 device = str(X.device)
-            X, y, qid = as_host(X), as_host(y), as_host(qid)
+            X, y, qid, groups = (as_host(one) for one in (X, y, qid, groups))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = replace(read_settings(self, device), seed=seed)
-        showing.remember(self, X, y, qid)
+        showing.remember(self, X, y, qid, groups)
         m = n_rows(X)
-        kept = None if qid is None else rows_to_keep(qid, m)
+        units = None if groups is None else units_of(qid, groups, m)
+        kept = None if qid is None or groups is not None else rows_to_keep(qid, m)
         if kept is not None:
             X, y, qid = (take(one, kept) for one in (X, np.asarray(y), np.asarray(qid)))
         rows = self._encode(X)
         targets, queries = read_targets(self, y, rows.shape[0]), encode_queries(qid, rows.shape[0])
-        found = learn(rows, targets, queries, settings)
+        found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
+        self._forget_choice()
+        if not np.isnan(self.best_score_):
+            self._estimate = found.estimate(rows, targets, settings.scoring)
         if kept is not None:
             predictions, folds = self.cv_predictions_, self.cv_folds_
             self.cv_predictions_, self.cv_folds_ = np.full(m, np.nan), np.full(m, -1)
@@ -274,7 +285,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         self.best_score_ = found.trial.score
         if np.isnan(self.best_score_):
             _warn_of_no_figure(found.trial)
-        self.leaderboard_ = found.trial.leaderboard(y[found.rows], found.queries, scoring, self._name_of)
+        self.leaderboard_ = found.trial.leaderboard(
+            y[found.rows], found.queries, scoring, self._name_of, found.units
+        )
         self.n_training_rows_, self.n_queries_ = found.n_training_rows, queries.n_groups
         self.cv_predictions_, self.cv_folds_ = found.in_order(queries.n_rows)
 
@@ -461,12 +474,12 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         check_is_fitted(self)
         return explain_rows(self, X, rows, qid=qid, n_orders=n_orders)
 
-    def learning_curve(self, X=None, y=None, *, qid=None, n_splits: int = 3) -> Any:
+    def learning_curve(self, X=None, y=None, *, qid=None, groups=None, n_splits: int = 3) -> Any:
         """Train the kinds of members that the model has on more and more queries, and extend the curve.
 
         Parameters
         ----------
-        X, y, qid : optional
+        X, y, qid, groups : optional
             The training data, as for `report`.
         n_splits : int, default=3
             Folds of queries that are held out.
@@ -492,9 +505,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         array([ 5, 10, 20, 40])
         """
         check_is_fitted(self)
-        X, y, qid = showing.seen_or_given(self, "learning_curve", X, y, qid)
+        X, y, qid, groups = showing.seen_or_given(self, "learning_curve", X, y, qid, groups)
         rows = self._encoded(X)
-        return showing.curve_of(self, rows, read_targets(self, y, rows.shape[0]), qid, n_splits)
+        return showing.curve_of(self, rows, read_targets(self, y, rows.shape[0]), qid, groups, n_splits)
 
     def report(
         self,
@@ -503,6 +516,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         y=None,
         *,
         qid=None,
+        groups=None,
         title: str = "Ranking model",
     ) -> Any:
         """Write the report that ``preflearn train --report`` writes: one HTML page, or a model card (``.md``).
@@ -511,7 +525,7 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         ----------
         path : path, optional
             None writes nothing.
-        X, y, qid : optional
+        X, y, qid, groups : optional
             The training data. They need not be given in the process that trained the model, for up to five million
             cells.
         title : str, default="Ranking model"
@@ -531,8 +545,8 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         {'rows': 150, 'queries': 13, 'features': 8}
         """
         check_is_fitted(self)
-        X, y, qid = showing.seen_or_given(self, "report", X, y, qid)
-        return showing.write_report_of(self, path, X, y, qid, title)
+        X, y, qid, groups = showing.seen_or_given(self, "report", X, y, qid, groups)
+        return showing.write_report_of(self, path, X, y, qid, groups, title)
 
     def _onnx_inputs(self) -> dict[str, str] | None:
         """The columns that an exported model takes; None for a matrix."""

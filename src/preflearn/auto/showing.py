@@ -24,16 +24,16 @@ from .leaderboard import Entry, Leaderboard
 from .prediction import combined_scores
 
 # The training data of the rankers of this process, for their reports; larger tables (in cells) are not kept alive.
-_SEEN: WeakKeyDictionary[Any, tuple[Any, Any, Any]] = WeakKeyDictionary()
+_SEEN: WeakKeyDictionary[Any, tuple[Any, Any, Any, Any]] = WeakKeyDictionary()
 _MOST_CELLS = 5_000_000
 
 
-def remember(model: Any, X: Any, y: Any, qid: Any) -> None:
+def remember(model: Any, X: Any, y: Any, qid: Any, groups: Any) -> None:
     """Keep what a model is fitted on, while the model lives, so that it can report on it."""
     _SEEN.pop(model, None)
     shape = getattr(X, "shape", None)
     if shape is None or (len(shape) == 2 and shape[0] * shape[1] <= _MOST_CELLS):
-        _SEEN[model] = (X, y, qid)
+        _SEEN[model] = (X, y, qid, groups)
 
 
 def candidates_of_curve(members: Sequence[str]) -> frozenset[str]:
@@ -45,16 +45,18 @@ def candidates_of_curve(members: Sequence[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def seen_or_given(model: Any, method: str, X: Any, y: Any, qid: Any) -> tuple[Any, Any, Any]:
+def seen_or_given(
+    model: Any, method: str, X: Any, y: Any, qid: Any, groups: Any
+) -> tuple[Any, Any, Any, Any]:
     """The training data: what was given, or what this process has trained the model on."""
     if (X is None) != (y is None):
         raise ValueError(f"{method} needs both X and y, or neither of them: found only one.")
     if X is not None:
-        return X, y, qid
+        return X, y, qid, groups
     if model not in _SEEN:
         raise ValueError(
             f"{method} needs the training data, which loaded models and models of large tables do not keep: "
-            f"pass {method}({'path, ' if method == 'report' else ''}X, y, qid=qid)."
+            f"pass {method}({'path, ' if method == 'report' else ''}X, y, qid=qid), and groups if there were any."
         )
     return _SEEN[model]
 
@@ -87,9 +89,9 @@ def leaderboard_on(model: Any, rows: np.ndarray, y: np.ndarray, queries: Groups)
     return replace(board, entries=entries, model=on_new(board.model, whole), title=title)
 
 
-def curve_of(model: Any, rows: np.ndarray, y: np.ndarray, qid: Any, n_splits: int) -> Any:
+def curve_of(model: Any, rows: np.ndarray, y: np.ndarray, qid: Any, groups: Any, n_splits: int) -> Any:
     """The `LearningCurve` of a model on encoded rows."""
-    from ..model_selection import learning_curve
+    from ..model_selection.learning_curves import curve_folds, learning_curve
 
     if qid is None:
         raise ValueError(
@@ -104,23 +106,22 @@ def curve_of(model: Any, rows: np.ndarray, y: np.ndarray, qid: Any, n_splits: in
         )
     preset = Preset(candidates_of_curve(model.member_names_), refitted=0)
     learner = clone(model).set_params(preset=preset, time_limit=None, verbose=0)
-    most = len(np.unique(np.asarray(qid)))
-    most -= -(-most // n_splits)
+    order, folds = curve_folds(qid, groups, y.shape[0], n_splits)
+    most = order.shape[0] - max(map(len, folds))
     sizes = sorted({max(2, round(share * most)) for share in (0.125, 0.25, 0.5, 1.0)})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="best_score_ is NaN")
-        return learning_curve(
-            learner, rows, y, qid=qid, sizes=sizes, n_splits=n_splits, scoring=model.leaderboard_.scoring
-        )
+        options = {"sizes": sizes, "n_splits": n_splits, "scoring": model.leaderboard_.scoring}
+        return learning_curve(learner, rows, y, qid=qid, groups=groups, **options)
 
 
 def write_report_of(
-    model: Any, path: str | os.PathLike[str] | None, X: Any, y: Any, qid: Any, title: str
+    model: Any, path: str | os.PathLike[str] | None, X: Any, y: Any, qid: Any, groups: Any, title: str
 ) -> Any:
     """The report about a model, written to a file where there is a path."""
     from .training.train import report_of
 
-    found = report_of(model, X, y, qid, title)
+    found = report_of(model, X, y, qid, groups, title)
     if path is not None:
         from ..report import write_report
 

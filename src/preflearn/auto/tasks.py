@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries
+from ..model_selection._folds import part_of
 from ..squared.devices.expansion import DeviceExpansions
 from .combination import FoldScores
 from .features import Views
@@ -62,6 +63,8 @@ class Task:
         The rounds of these views so far.
     is_sample : bool
         Whether the members will be trained again on more rows: here they only have to show which of them are good.
+    units : Groups or None
+        Rows that are held out together; None where these are the queries, or single rows.
     """
 
     views: Views
@@ -74,6 +77,7 @@ class Task:
     device: DeviceExpansions | None = None
     searches: dict[tuple[str, ...], Any] = field(default_factory=dict)
     is_sample: bool = False
+    units: Groups | None = None
 
     @property
     def n_rows(self) -> int:
@@ -113,8 +117,9 @@ class Member:
 
 
 def halves_of(task: Task, rows: np.ndarray) -> FoldScores:
-    """Two halves of some rows: every other query, or every other row of a single one."""
+    """Two halves of some rows: every other query, or every other row of a single one; with groups whole ones."""
     queries = encode_queries(task.queries.codes[rows], rows.shape[0])
-    place = queries.codes if queries.n_groups > 1 else np.arange(rows.shape[0])
+    together = part_of(task.units, rows) or queries
+    place = together.codes if task.units or queries.n_groups > 1 else np.arange(rows.shape[0])
     tests = [np.flatnonzero(place % 2 == half) for half in (0, 1)]
     return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from ..errors import shortened
@@ -37,6 +38,13 @@ TargetOption = Annotated[
 QueryOption = Annotated[
     str | None,
     typer.Option("--query", help="Column of the queries. Default: qid or query, if there is one."),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together.",
+    ),
 ]
 NoQueryOption = Annotated[
     bool, typer.Option("--no-query", help="Treat all rows as one ranking, even if there is a query column.")
@@ -101,6 +109,7 @@ class Reading:
     columns: tuple[str, ...] | None = None
     weight: str | None = None
     prompt: str | None = None
+    group: str | None = None
 
     @classmethod
     def from_options(
@@ -114,11 +123,17 @@ class Reading:
         drop: Sequence[str] | None = None,
         encode: Sequence[str] | None = None,
         text: str | None = None,
+        group: str | None = None,
         unused: Sequence[str] = (),
     ) -> Reading:
         """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
         if no_query and query is not None:
             raise ValueError("--query and --no-query contradict each other: give only one of them.")
+        if group is not None and group in (target, query, *(split_names(drop, "--drop") or ())):
+            raise ValueError(
+                f"--group {group} names a column that --target, --query or --drop names too (rows of a query are held "
+                "out together without --group): name another column, or leave one of them out."
+            )
         names = [name for name in READING if name not in unused]
         _refuse_kinds_left_out(
             _kinds(encode), split_names(features, "--features"), split_names(drop, "--drop")
@@ -130,6 +145,7 @@ class Reading:
             drop=split_names(drop, "--drop"),
             kinds=_kinds(encode),
             text=text,
+            group=group,
             **read_settings("--read", read, READING, names),
         )
 
@@ -145,8 +161,9 @@ class Reading:
             )
         if not table and self.kinds:
             raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
-        if not table and self.weight is not None:
-            raise ValueError(f"{path}: --read weight names a column, and LETOR files have none.")
+        for option, column in (("--read weight", self.weight), ("--group", self.group)):
+            if not table and column is not None:
+                raise ValueError(f"{path}: {option} names a column, and LETOR files have none.")
         return table
 
     def of_letor(self, **more: Any) -> dict[str, Any]:
@@ -158,7 +175,12 @@ class Reading:
         """Arguments of `preflearn.io.read_table`."""
         names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
-        return {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
+        found = {name: getattr(self, name) for name in names}
+        if self.group is not None:
+            texts.append(self.group)
+            if self.features is not None:
+                found["features"] = tuple(dict.fromkeys([*self.features, self.group]))
+        return {**found, "texts": texts, **more}
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,12 +201,42 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
         return Training(data, {"kind": "letor", "features": data.feature_names}, [])
-    table = read_table(names, **reading.of_table())
-    data = encoded(table, reading.kinds)
+    table, clusters = without_clusters(read_table(names, **reading.of_table()), reading)
+    data = replace(encoded(table, reading.kinds), clusters=clusters, cluster=reading.group)
     memory = table_memory(table, data.encoder, column_names(paths[0], reading))
     if table.item is None and memory["item"] is not None:
         data = replace(data, item_names=table.columns[memory["item"]])
     return Training(data, memory, _query_note(table, reading))
+
+
+def without_clusters(table: TableData, reading: Reading) -> tuple[TableData, np.ndarray | None]:
+    """The table without the column of --group, and that column."""
+    from ..errors import InputError
+
+    name = reading.group
+    if name is None:
+        return table, None
+    if name == table.item:
+        return table, table.item_names
+    if name in (table.target, table.query):
+        raise ValueError(
+            f"{table.source}: --group names {name!r}, the column of the targets or of the queries, whose rows are held "
+            "out together already: leave it out."
+        )
+    if name not in table.columns:
+        raise InputError(
+            f"{table.source}: {{argument}} asks for column {name!r}, found {listed(list(table.columns))}",
+            argument="group",
+        )
+    missing = np.flatnonzero(table.columns[name] == "")
+    if missing.size:
+        raise InputError(
+            f"{table.place(int(missing[0]))}: column {name!r} of {{argument}} is empty: every row must belong to a "
+            "group, if only to one of its own",
+            argument="group",
+        )
+    columns = {one: values for one, values in table.columns.items() if one != name}
+    return replace(table, columns=columns), table.columns[name]
 
 
 def encoded(table: TableData, kinds: dict[str, str] | None) -> RankingData:

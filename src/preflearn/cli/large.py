@@ -55,6 +55,10 @@ def in_parts(
             f"{about}; a single learner reads all rows at once",
             Remedy("learner", "auto", "without settings of a kernel, to train from the file in parts"),
         )
+    if reading.group is not None:
+        raise InputError(
+            f"{about}; whole groups are not drawn from a file in parts: leave --group out, and pass fewer rows"
+        )
     if reading.weight is not None:
         raise InputError(f"{about}; rows with weights are not learned in parts: leave --read weight out")
     if reading.query is None:

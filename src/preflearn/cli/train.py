@@ -54,6 +54,7 @@ def train(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
+    group: files.GroupOption = None,
     features: files.FeaturesOption = None,
     drop: files.DropOption = None,
     encode: files.EncodeOption = None,
@@ -75,8 +76,9 @@ def train(
     refuse_both(quiet, as_json, "--json")
     refuse_both(quiet, verbose, "--verbose")
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode
-    )
+        read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode,
+        group=group,
+    )  # fmt: skip
     given = read_settings("--set", settings, LEARNING)
     embed = given.pop("embed", None)
     if (preferences, chosen, rejected) == (None, None, None):
@@ -165,6 +167,10 @@ def _refuse_unused(
         raise ValueError(
             "--read weight is for rows, and preferences have weights of their own, a column of their file: leave it "
             "out."
+        )
+    if reading.group is not None:
+        raise ValueError(
+            "--group is for rows, and preferences of one judge are held out together by --judge: leave it out."
         )
     if options.within_queries:
         raise ValueError(

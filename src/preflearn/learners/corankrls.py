@@ -230,7 +230,11 @@ def read_views(views: Any, n_features: int, names: Any = None) -> list[np.ndarra
             )
         columns = [place.get(one) if isinstance(one, str) else one for one in given]
         for one, column in zip(given, columns, strict=True):
-            if not isinstance(column, Integral) or isinstance(column, bool) or not 0 <= column < n_features:
+            if (
+                not isinstance(column, Integral)
+                or isinstance(column, bool)
+                or int(column) not in range(n_features)
+            ):
                 raise ValueError(
                     f"View {number} of views names the column {one!r}, which X does not have: found n_features = "
                     f"{n_features}."

@@ -23,6 +23,7 @@ from ..losses.pairs import ListedPairs, PairSet, ScoredPairs
 from ..model_selection._folds import shuffled_folds
 from ..model_selection._learner import PathLearner
 from ..numerics.namespace import as_host
+from ..squared.holdout.base import rows_outside
 from .base import KernelModel, RankerMixin
 from .search import AlphaSearch
 
@@ -38,9 +39,14 @@ class _Representation:
     kernel: Kernel
     map: NystromMap | None
 
-    def of(self, X: Any) -> Any:
-        """Features of other items."""
-        return X if self.map is None else self.map.map_items(X, self.kernel)
+    def without(self, rows: np.ndarray) -> Any:
+        """Features of all items where rows leave: basis vectors among them leave the map.
+
+        Of the full kernel the features of the rows that stay are those of their own kernel.
+        """
+        if self.map is None or isinstance(self.map, EmpiricalKernelMap):
+            return self.features
+        return self.map.without(rows, features=self.features)[1]
 
 
 class _PairLossModel(RankerMixin, KernelModel, PathLearner):
@@ -103,29 +109,25 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
         return max(total / len(pairs), np.finfo(float).tiny) * np.logspace(-7, 1, 9)
 
     def _predict_path(
-        self, X: Any, kernel: Kernel, pairs: Sequence[PairSet], new: Any, alphas: np.ndarray
+        self, representation: _Representation, left: np.ndarray, pairs: Sequence[PairSet], alphas: np.ndarray
     ) -> np.ndarray:
-        representation = self._represent(X, kernel)
-        features = representation.of(new)
-        outputs = [
-            np.asarray(features @ self._weights_path(representation, task, alphas).T).T for task in pairs
-        ]
+        features = representation.without(left)
+        training, new = features[rows_outside(features.shape[0], left)], features[left]
+        outputs = [np.asarray(new @ self._weights_path(training, task, alphas).T).T for task in pairs]
         return np.stack(outputs, axis=2)
 
     def _function_path(
         self, representation: _Representation, pairs: PairSet, alphas: np.ndarray
     ) -> np.ndarray:
-        weights = self._weights_path(representation, pairs, alphas)
+        weights = self._weights_path(representation.features, pairs, alphas)
         return np.asarray(representation.features @ weights.T).T
 
-    def _weights_path(
-        self, representation: _Representation, pairs: PairSet, alphas: np.ndarray
-    ) -> np.ndarray:
+    def _weights_path(self, features: Any, pairs: PairSet, alphas: np.ndarray) -> np.ndarray:
         """Weights of the features at every alpha, trained from the largest alpha down, shape (n_alphas, n)."""
         found: list[Any] = [None] * alphas.shape[0]
         weights = None
         for k in np.argsort(-alphas):
-            fit = self._solve(representation.features, pairs, float(alphas[k]), weights)
+            fit = self._solve(features, pairs, float(alphas[k]), weights)
             if not fit.converged:
                 self._warn_not_converged(fit, float(alphas[k]))
             found[k] = weights = fit.weights
@@ -351,8 +353,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
     keep_predictions : bool, default=False
         Keep the held-out predictions in ``cv_predictions_``.
     kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, loss, weighting, tol, max_iter, verbose
-        As in `RankSVM`. In each fold `n_basis` basis vectors are drawn from the training rows; of those given as
-        `basis` the rows in the fold leave.
+        As in `RankSVM`. Basis vectors are drawn once, from all rows; those in a fold leave the model with it.
 
     Attributes
     ----------
@@ -364,7 +365,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         As in `RankRLSCV`: the score of all held-out predictions, rows compared inside their query and fold.
     fold_scores_ : ndarray of shape (a, k)
         The score of each fold separately, NaN where it is not defined.
-    best_score_ : float
+    best_score_, estimate_ : as in RankRLSCV
     cv_predictions_ : ndarray of shape (a, m)
         With `keep_predictions`; after `fit_pairs` the held-out differences, shape (a, l).
     coef_, dual_coef_, basis_, basis_indices_, objective_, duality_gap_, gradient_norm_, n_iter_, n_evaluations_,

@@ -7,6 +7,8 @@ from .by_query import PerQuery
 from .calibration import PreferenceCalibration, calibration_of_preferences
 
 from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
+from .pairwise import mean_squared_pair_error  # isort: skip
+from .classes import class_accuracy, f1
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
 from .ordinal import volume_under_surface
 from .registry import RankingScorer, get_scorer, register_metric
@@ -28,13 +30,16 @@ __all__ = [
     "auc",
     "average_precision",
     "calibration_of_preferences",
+    "class_accuracy",
     "concordance",
     "concordance_scorer",
     "disagreement_error",
     "disagreement_error_scorer",
     "err",
+    "f1",
     "get_scorer",
     "kendall_tau",
+    "mean_squared_pair_error",
     "ndcg",
     "ndcg_scorer",
     "precision_at",

@@ -92,33 +92,142 @@ def concordance(
     return values if per_query else mean_or_refuse(values, metric="concordance", reason=_no_untied_pair(rows))
 
 
+DEFINITIONS = ("half", "strict", "all", "pooled")
+
+
 @metric_entry("disagreement_error", higher_is_better=False, limits=(-1.0, 0.0), takes_outputs=True)
 def disagreement_error(
-    y: Any, scores: Any, qid: Any = None, *, sample_weight: Any = None, per_query: bool = False
+    y: Any,
+    scores: Any,
+    qid: Any = None,
+    *,
+    sample_weight: Any = None,
+    per_query: bool = False,
+    definition: str = "half",
 ) -> Any:
     """Share of the pairs of a query that the scores order the wrong way: 1 - :func:`concordance`.
 
-    Tied predictions count as half; queries whose y are all tied are left out of the mean.
+    Tied predictions count as half; queries whose y are all tied are left out of the mean. Publications define it
+    differently: see `definition`.
 
     Parameters
     ----------
     y, scores, qid, sample_weight, per_query
-        As in :func:`concordance`.
+        As in :func:`concordance`; `sample_weight` for the definition "half" only.
+    definition : {"half", "strict", "all", "pooled"}, default="half"
+        "half" is (3.4) of Airola (2011), averaged over queries. "strict" counts a tied prediction as wrong: (1) of
+        Pahikkala et al. (2009). "all" counts pairs with equal y, too, which are right (0) if their scores are equal and
+        half wrong otherwise: (1) of Tsivtsivadze et al. (2008), and of Pahikkala et al. (2007). "pooled" counts as
+        "half" does, over the pairs of all queries together: (3.3) of Airola (2011); the values per query, whose mean it
+        is, are the wrong pairs of the query over the average number of pairs.
 
     Returns
     -------
     float or PerQuery
 
+    References
+    ----------
+    A. Airola. Kernel-based ranking: methods for learning and performance estimation. University of Turku (2011).
+    T. Pahikkala, E. Tsivtsivadze, A. Airola, J. Järvinen, J. Boberg. An efficient algorithm for learning to rank
+    from preference graphs. Machine Learning 75 (2009), 129-165.
+    E. Tsivtsivadze, T. Pahikkala, A. Airola, J. Boberg, T. Salakoski. A sparse regularized least-squares preference
+    learning algorithm. SCAI 2008.
+    T. Pahikkala, H. Suominen, J. Boberg, T. Salakoski. Transductive ranking via pairwise regularized least-squares
+    (2007).
+
     Examples
     --------
     >>> from preflearn.metrics import disagreement_error
-    >>> disagreement_error([3, 2, 1], [0.9, 0.3, 0.3])
-    0.16666666666666663
+    >>> y, scores, qid = [3, 2, 1, 1, 1, 0], [0.9, 0.3, 0.3, 0.5, 0.1, 0.7], [1, 1, 1, 1, 2, 2]
+    >>> for definition in ("half", "strict", "all", "pooled"):
+    ...     print(f"{disagreement_error(y, scores, qid, definition=definition):.3f}")
+    0.650
+    0.700
+    0.667
+    0.417
     """
-    if per_query:
-        labels, values = concordance(y, scores, qid, sample_weight=sample_weight, per_query=True)
-        return PerQuery(labels, 1.0 - values)
-    return 1.0 - concordance(y, scores, qid, sample_weight=sample_weight)
+    if definition not in DEFINITIONS:
+        raise ValueError(
+            f"definition must be one of {', '.join(map(repr, DEFINITIONS))}: found {definition!r}."
+        )
+    if definition == "half":
+        if per_query:
+            labels, values = concordance(y, scores, qid, sample_weight=sample_weight, per_query=True)
+            return PerQuery(labels, 1.0 - values)
+        return 1.0 - concordance(y, scores, qid, sample_weight=sample_weight)
+    if sample_weight is not None:
+        raise ValueError(
+            f"sample_weight is for definition='half': found definition={definition!r}. Leave it out."
+        )
+    rows = check_rows(y, scores, qid, many_outputs=True)
+    discordant, tied, untied_y, untied_s = _count_pairs(rows, np.empty(0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if definition == "strict":
+            found = (discordant + tied) / untied_y
+        elif definition == "all":
+            n_pairs = (rows.queries.counts * (rows.queries.counts - 1) / 2)[:, None]
+            tied_y_only = untied_s - (untied_y - tied)
+            found = (discordant + 0.5 * (tied + tied_y_only)) / n_pairs
+        else:
+            average = untied_y.sum(axis=0) / (untied_y > 0).sum(axis=0)
+            found = np.where(untied_y > 0, (discordant + 0.5 * tied) / average, np.nan)
+    values = rows.per_query(_as_given(found))
+    reason = "no query has two rows." if definition == "all" else _no_untied_pair(rows)
+    return values if per_query else mean_or_refuse(values, metric="disagreement_error", reason=reason)
+
+
+@metric_entry(
+    "mean_squared_pair_error",
+    higher_is_better=False,
+    title="magnitude-preserving error",
+    limits=(-np.inf, 0.0),
+)
+def mean_squared_pair_error(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False) -> Any:
+    r"""The magnitude-preserving error: the mean over the pairs of a query of the squared error of their difference.
+
+    .. math::
+
+        \frac{1}{|Q|} \sum_{q \in Q} \binom{n_q}{2}^{-1} \sum_{i < j \in q} (y_i - y_j - (s_i - s_j))^2
+
+    This is what RankRLS minimises, (4.2) of Airola (2011), for each pair.
+
+    Parameters
+    ----------
+    y, scores : array-like of shape (m,)
+    qid : array-like of shape (m,) or None
+        The query of each row; None compares all rows with each other.
+    per_query : bool, default=False
+        Return the value in each query instead of their mean.
+
+    Returns
+    -------
+    float or PerQuery
+        In a query of one row the value is NaN, and the query is left out of the mean.
+
+    Notes
+    -----
+    O(m): with the residuals r = y - s of a query it is 2 Σ (r_i - mean r)² / (n - 1).
+
+    References
+    ----------
+    C. Cortes, M. Mohri, A. Rastogi. Magnitude-preserving ranking algorithms. ICML 2007.
+
+    Examples
+    --------
+    >>> from preflearn.metrics import mean_squared_pair_error
+    >>> mean_squared_pair_error([3, 2, 1], [13, 12, 12])
+    0.6666666666666666
+    """
+    rows = check_rows(y, scores, qid)
+    codes, counts = rows.queries.codes, rows.queries.counts
+    residuals = rows.y[:, 0] - rows.scores[:, 0]
+    residuals = residuals - (np.bincount(codes, residuals) / counts)[codes]
+    with np.errstate(invalid="ignore"):
+        found = rows.per_query(
+            2.0 * np.bincount(codes, residuals**2) / np.where(counts > 1, counts - 1.0, np.nan)
+        )
+    reason = "every query has one row."
+    return found if per_query else mean_or_refuse(found, metric="mean_squared_pair_error", reason=reason)
 
 
 @metric_entry("auc", title="AUC", aliases=("roc_auc",))

@@ -268,6 +268,7 @@ def metric_entry(
     limits: tuple[float, float] = (0.0, 1.0),
     chance: float | None = None,
     takes_outputs: bool = False,
+    compares_rows: bool = True,
 ) -> Callable[[_Function], _Function]:
     """Register ``metric(y, scores, qid, ...)``, whole as it is, under its names; a decorator.
 
@@ -287,7 +288,8 @@ def metric_entry(
             )
         if not all(re.fullmatch(r"[a-z]\w*", one) for one in (full, *others)):
             raise ValueError(f"A metric has a name in small letters, digits and underscores: found {name!r}.")
-        _ENTRIES[full] = Metric(RankingScorer(metric, sign), title or full.replace("_", " "), limits, chance)
+        scorer = RankingScorer(metric, sign, compares_rows=compares_rows)
+        _ENTRIES[full] = Metric(scorer, title or full.replace("_", " "), limits, chance)
         _ALIASES.update(dict.fromkeys(others, full))
         if takes_outputs:
             _TAKE_OUTPUTS.add(metric)
@@ -442,9 +444,10 @@ def get_scorer(name: str | Callable[..., Any], **options: Any) -> Any:
     name : str or callable
         "concordance", "neg_disagreement_error", "auc", "kendall_tau", "volume_under_surface" (or "vus"), "ndcg",
         "average_precision" (or "map"), "reciprocal_rank" (or "mrr"), "err" or "precision"; a name of `register_metric`;
-        of a regression "r2", "explained_variance", "neg_mean_squared_error", "neg_root_mean_squared_error",
-        "neg_mean_absolute_error" or "neg_median_absolute_error". A number of positions may follow an at sign:
-        "ndcg@10", "precision@5". A callable is returned unchanged.
+        of two classes "f1" and "class_accuracy"; of differences "neg_mean_squared_pair_error"; of a regression "r2",
+        "explained_variance", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error" or
+        "neg_median_absolute_error". A number of positions may follow an at sign: "ndcg@10", "precision@5". A callable
+        is returned unchanged.
     **options
         Options of the metric, ``gain="linear"`` for example.
 

@@ -33,8 +33,8 @@ _HOMES = {
         (".permutation", "PermutationTest permutation_test"),
         (".preference_evaluation", "LengthBias PreferenceEvaluation ShareRight evaluate_preferences"),
         (".preference_evaluation", "length_bias"),
-        (".significance", "RankerComparison RankerTable SignedRanks compare_rankers compare_several_rankers"),
-        (".significance", "signed_rank_test"),
+        (".significance", "PairedT RankerComparison RankerTable SignedRanks compare_rankers"),
+        (".significance", "compare_several_rankers paired_t_test signed_rank_test"),
     )
     for name in names.split()
 }
@@ -51,6 +51,7 @@ __all__ = [
     "LengthBias",
     "MeasuredMetric",
     "PairTally",
+    "PairedT",
     "PerformanceEstimate",
     "PermutationTest",
     "PreferenceEvaluation",
@@ -75,6 +76,7 @@ __all__ = [
     "leave_pair_out_tally",
     "leave_preference_out",
     "length_bias",
+    "paired_t_test",
     "permutation_test",
     "signed_rank_test",
 ]
@@ -105,11 +107,13 @@ if TYPE_CHECKING:
         length_bias,
     )
     from .significance import (
+        PairedT,
         RankerComparison,
         RankerTable,
         SignedRanks,
         compare_rankers,
         compare_several_rankers,
+        paired_t_test,
         signed_rank_test,
     )
 

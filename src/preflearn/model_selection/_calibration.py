@@ -329,12 +329,16 @@ class SetChoice:
         shown = np.sort(self.shown[kind])
         return np.arange(1, shown.shape[0] + 1) / (shown.shape[0] + 1), shown / self.queries.n_groups
 
-    def covered(self, coverage: float) -> np.ndarray:
+    def covered(self, coverage: float, units: np.ndarray | None = None) -> np.ndarray:
         """Whether the set of each query that counts holds what it must, chosen and cut off by other queries.
 
         Shape (n_counted,). A tenth of the queries is left out at a time; single queries where there are fewer than ten.
+        Queries of one unit, numbers of shape (n_groups,), are left out together.
         """
-        fold = np.arange(self.n_counted) % min(_FOLDS, self.n_counted)
+        place = np.arange(self.n_counted)
+        if units is not None:
+            place = np.unique(units[self.counted], return_inverse=True)[1]
+        fold = place % min(_FOLDS, int(place.max()) + 1)
         found = np.zeros(self.n_counted, dtype=bool)
         for number in range(int(fold.max()) + 1):
             others = fold != number

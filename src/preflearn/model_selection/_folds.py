@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import KFold
 from sklearn.utils.metadata_routing import get_routing_for_object
 
@@ -176,6 +177,51 @@ def encode_groups(groups: Any, n_rows: int) -> Groups:
         return encode_queries(groups, n_rows)
     except ValueError as error:
         raise ValueError(str(error).replace("qid", "groups").replace("query label", "group label")) from None
+
+
+def units_of(qid: Any, groups: Any, n_rows: int) -> Groups:
+    """Rows that are held out together: those that share a group or a query, directly or through other rows.
+
+    Parameters
+    ----------
+    qid : array-like of shape (m,), Groups or None
+    groups : array-like of shape (m,) or Groups
+    n_rows : int
+
+    Raises
+    ------
+    ValueError
+        If these are all rows.
+
+    Notes
+    -----
+    Connected components of the graph whose nodes are queries and groups, and whose edges are rows. O(m).
+
+    Examples
+    --------
+    >>> units_of([1, 1, 2, 3, 3], ["a", "a", "a", "b", "c"], 5).codes
+    array([0, 0, 0, 1, 1])
+    """
+    owners = encode_groups(groups, n_rows)
+    if owners.n_groups < 2:
+        raise ValueError("All rows are in one group: nothing would be left to train on. Check groups.")
+    if qid is None or (queries := encode_queries(qid, n_rows)).n_groups == 1:
+        return owners
+    edges = (np.ones(n_rows), (queries.codes, queries.n_groups + owners.codes))
+    graph = sp.coo_array(edges, shape=2 * (queries.n_groups + owners.n_groups,))
+    component = connected_components(graph, directed=False)[1]
+    units = encode_queries(component[queries.codes], n_rows)
+    if units.n_groups < 2:
+        raise ValueError(
+            "Every query shares a group with the others, directly or through other queries: no fold of whole queries "
+            "and whole groups would leave anything to train on. Leave out qid or groups, or use groups inside queries."
+        )
+    return units
+
+
+def part_of(groups: Groups | None, rows: np.ndarray) -> Groups | None:
+    """The groups of some rows."""
+    return None if groups is None else encode_queries(groups.codes[rows], rows.shape[0])
 
 
 def _split_sets(

@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Comparisons, Groups, encode_queries
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
-from ..kernels.functions import Kernel, n_items, take_items, take_training_items
+from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
@@ -23,7 +23,7 @@ from ..numerics.namespace import as_host
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
-from ._basis_rows import basis_among
+from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid
 from ._folds import Folds
 from ._pair_holdout import rows_leaving, untied_pairs
@@ -72,7 +72,7 @@ class _Refitting:
         for k, (pair, left) in enumerate(zip(pairs, rows_leaving(pairs, y.shape[0], groups), strict=True)):
             rest, held_out = rows_outside(y.shape[0], left), f"The pair of rows {pair[0]} and {pair[1]}"
             for a, model in enumerate(models):
-                f = refit_and_predict(model, self.X, y, None, rest, pair, self.row_weights, held_out)
+                f = refit_and_predict(model, self.X, y, None, rest, pair, self.row_weights, held_out, groups)
                 out[a, k] = f.reshape(2, -1)
             counter(k + 1)
         return out
@@ -91,15 +91,15 @@ class RefittedProblem(_Refitting):
     Attributes
     ----------
     estimator : estimator
-    X, qid : as given
+    X, qid, groups : as given
     scores : ndarray of shape (m, v)
     single : bool
         Whether y came as one column.
     queries : Groups
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any) -> None:
-        self.estimator, self.X, self.qid = estimator, X, qid
+    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, groups: Any = None) -> None:
+        self.estimator, self.X, self.qid, self.groups = estimator, X, qid, groups
         self._y = y
         self.n_rows = n_items(X)
         self.single = np.ndim(as_host(y)) == 1
@@ -134,11 +134,13 @@ class RefittedProblem(_Refitting):
 
     def _at(self, alpha: float | None, rest: np.ndarray, test: np.ndarray, held_out: str) -> np.ndarray:
         model = with_alpha(self.estimator, alpha)
-        values = refit_and_predict(model, self.X, self._y, self.qid, rest, test, held_out=held_out)
+        values = refit_and_predict(
+            model, self.X, self._y, self.qid, rest, test, held_out=held_out, groups=self.groups
+        )
         return np.asarray(values, dtype=float).reshape(test.shape[0], -1)
 
     def with_targets(self, y: Any) -> RefittedProblem:
-        return RefittedProblem(self.estimator, self.X, y, self.qid)
+        return RefittedProblem(self.estimator, self.X, y, self.qid, self.groups)
 
 
 class PathProblem(_Refitting):
@@ -188,17 +190,29 @@ class PathProblem(_Refitting):
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
+        return folds.of_tests(self._without(folds.leaving, alphas, on_fold, "Fold"), self.n_rows)
+
+    def predict_pairs(
+        self, pairs: np.ndarray, alphas: Sequence[Any], groups: Any, verbose: int
+    ) -> np.ndarray:
+        leaving = rows_leaving(pairs, self.n_rows, groups)
+        found = self._without(
+            leaving, alphas, Counter("leave_pair_out", len(leaving), "pairs", verbose), "Pair"
+        )
+        places = [np.searchsorted(left, pair) for left, pair in zip(leaving, pairs, strict=True)]
+        return np.stack([f[:, place] for f, place in zip(found, places, strict=True)], axis=1)
+
+    def _without(
+        self, leaving: Sequence[np.ndarray], alphas: Sequence[Any], on_fold: Any, what: str
+    ) -> list[np.ndarray]:
+        """Predictions for each set of rows by models trained on the others, shape (n_alphas, n_left, v)."""
+        if self.estimator._wants_reduced_set():
+            refuse_folds_of_whole_basis(self.representation.map.basis_indices_, leaving, what)
         predictions = []
-        for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
-            rest = rows_outside(self.n_rows, left)
-            training, held_out = take_items(self.X, rest), take_items(self.X, test)
-            if self.kernel.is_precomputed:
-                training, held_out = training[:, rest], held_out[:, rest]
-            model = clone(self.estimator).set_params(
-                **basis_among(self.estimator, self.n_rows, rest, f"Fold {number}")
-            )
+        for number, left in enumerate(leaving):
+            pairs = self.pairs(rows_outside(self.n_rows, left))
             predictions.append(
-                model._predict_path(training, self.kernel, self.pairs(rest), held_out, np.asarray(alphas))
+                self.estimator._predict_path(self.representation, left, pairs, np.asarray(alphas))
             )
             if on_fold is not None:
                 on_fold(number + 1)
@@ -231,15 +245,17 @@ def refit_and_predict(
     test: np.ndarray,
     row_weights: np.ndarray | None = None,
     held_out: str = "A fold",
+    groups: Any = None,
 ) -> np.ndarray:
     """Predictions for test rows by a clone of any estimator fitted on the training rows, with their weights if any.
 
-    Scores come from ``decision_function`` or the second column of ``predict_proba`` for classifiers, else ``predict``.
-    Basis rows that were given are row numbers of X; ``held_out`` names what leaves the training in messages.
+    An estimator that holds rows out itself is given their groups. Scores come from ``decision_function`` or the second
+    column of ``predict_proba`` for classifiers, else ``predict``. Basis rows that were given are row numbers of X;
+    ``held_out`` names what leaves the training in messages.
     """
     model = clone(estimator)
     new = _rows(X, test)
-    kept = fit_on_rows(model, X, y, qid, train, row_weights, held_out)
+    kept = fit_on_rows(model, X, y, qid, train, row_weights, held_out, groups)
     new = _kept_columns(model, new, kept)
     if qid is not None and wants_qid(model):
         return np.asarray(predict_scores(model, new, _rows(qid, test)))
@@ -254,11 +270,13 @@ def fit_on_rows(
     train: np.ndarray | None,
     row_weights: np.ndarray | None = None,
     held_out: str = "A fold",
+    groups: Any = None,
 ) -> np.ndarray | None:
     """Fit any estimator on some rows (None for all), with their queries in the form that it takes.
 
     That is the label of each row (``qid``, ``group_id``) or the number of rows of each query (``group``), for which the
-    rows of a query are put together, as other libraries require. Basis rows that were given, row numbers of X, are
+    rows of a query are put together, as other libraries require. Estimators that hold rows out themselves (searches,
+    `AutoRanker`) are given their groups. Basis rows that were given, row numbers of X, are
     set to their places among the rows of this training.
 
     Returns
@@ -267,9 +285,11 @@ def fit_on_rows(
         The rows in the order in which the estimator saw them; None for all in their original order.
     """
     name = None if qid is None else _qid_argument(model)
+    of_groups = None if groups is None else _groups_argument(model)
     takes_any_order = type(model).__module__.startswith(("preflearn.", "sklearn."))
     if train is None and takes_any_order:
-        model.fit(X, y, **({} if name is None else {name: qid}))
+        labels = {name: qid, of_groups: groups}
+        model.fit(X, y, **{key: value for key, value in labels.items() if key is not None})
         return None
     train = np.arange(n_items(X)) if train is None else train
     if name is not None and not takes_any_order:
@@ -281,6 +301,8 @@ def fit_on_rows(
     if name is not None:
         labels = _rows(qid, train)
         extra[name] = encode_queries(labels, train.shape[0]).counts if name == "group" else labels
+    if of_groups is not None:
+        extra[of_groups] = _rows(groups, train)
     if row_weights is not None:
         extra["sample_weight"] = row_weights[train]
     model.fit(_kept_columns(model, rows, train), _rows(y, train), **extra)
@@ -312,24 +334,40 @@ def scores_of(model, X) -> np.ndarray:
 
 
 def _qid_argument(model) -> str | None:
-    """The name under which fit takes queries: by its signature, by metadata routing, as an inner learner's; or None."""
+    """The name under which fit takes queries; None where it does not."""
+    return _argument(model, ("qid", "group_id", "group"))
+
+
+def _groups_argument(model) -> str | None:
+    """The name under which fit takes the rows that no split divides; None where it does not split."""
+    return _argument(model, ("groups",))
+
+
+def _argument(model, names: tuple[str, ...]) -> str | None:
+    """The name that fit takes: by its signature, by metadata routing (the first), as an inner learner's; or None."""
+    from sklearn.model_selection import check_cv
     from sklearn.model_selection._search import BaseSearchCV
     from sklearn.pipeline import Pipeline
 
     taken = inspect.signature(model.fit).parameters
-    for name in ("qid", "group_id", "group"):
+    for name in names:
         if name in taken:
             return name
     if get_config()["enable_metadata_routing"]:
         routed = hasattr(model, "get_metadata_routing") and get_routing_for_object(model).consumes(
-            "fit", ["qid"]
+            "fit", [names[0]]
         )
-        return "qid" if routed else None
+        return names[0] if routed else None
     if isinstance(model, Pipeline):
         step, learner = model.steps[-1]
-        inner = _qid_argument(learner) if hasattr(learner, "fit") else None
+        inner = _argument(learner, names) if hasattr(learner, "fit") else None
         return None if inner is None else f"{step}__{inner}"
-    return _qid_argument(model.estimator) if isinstance(model, BaseSearchCV) else None
+    if not isinstance(model, BaseSearchCV):
+        return None
+    if names == ("groups",):  # scikit-learn's searches give groups to their splitter alone
+        consumes = get_routing_for_object(check_cv(model.cv)).consumes("split", ["groups"])
+        return "groups" if consumes else None
+    return _argument(model.estimator, names)
 
 
 def _rows(values: Any, rows: np.ndarray) -> Any:

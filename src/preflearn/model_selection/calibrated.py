@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
+from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..learners.base import RankerMixin
 from ..metrics.by_query import predict_scores
@@ -31,9 +32,11 @@ from ._calibration import (
     recall_gains,
     spreads,
 )
+from ._folds import units_of
 from ._held_out import HeldOut
 from ._learner import SearchingLearner, SelfValidatingLearner, SquaredLossLearner
 from ._refitting import fit_on_rows
+from ._splitters import QueryKFold
 
 _FIGURES = ("rows", "spread of scores", "lead of the first")
 
@@ -47,20 +50,25 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
     cv: Any
     calibration_: Calibration
 
-    def _fit_held_out(self, X: Any, y: Any, qid: Any) -> Calibration:
-        """Train `estimator_` and keep what it predicts for queries that it has not seen."""
+    def _fit_held_out(self, X: Any, y: Any, qid: Any, groups: Any) -> tuple[Calibration, np.ndarray | None]:
+        """Train `estimator_`, keep what it predicts for queries that it has not seen; and which queries share groups.
+
+        The latter are numbers, one for each query of the calibration; None without groups.
+        """
         y = np.asarray(as_host(y), dtype=float)
         if y.ndim != 1:
             raise ValueError(f"y has shape {y.shape}: sets are of one score per row, expected (m,).")
         read_scores(y, n_items(X), estimator=self)
-        queries, cv = self._queries(qid, n_items(X))
+        groups = as_host(groups)
+        units = self._units(qid, groups, n_items(X))
+        queries, cv = self._queries(qid, groups, n_items(X))
         if self.cv == "prefit":
             if hasattr(self.estimator, "__sklearn_tags__"):  # anything else with predict is accepted as it is
                 check_is_fitted(self.estimator)
             self.estimator_ = self.estimator
             scores = predict_scores(self.estimator, X, qid)
         else:
-            self.estimator_, scores = train_and_hold_out(self.estimator, X, y, qid, cv)
+            self.estimator_, scores = train_and_hold_out(self.estimator, X, y, qid, cv, groups)
         scores = np.asarray(as_host(scores), dtype=float)
         if scores.shape != y.shape:
             raise ValueError(
@@ -74,9 +82,24 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             self.feature_names_in_ = self.estimator_.feature_names_in_
         self.n_queries_ = queries.n_groups
         self.calibration_ = Calibration(scores[known], y[known], queries.codes[known])
-        return self.calibration_
+        if units is None:
+            return self.calibration_, None
+        held_out = self.calibration_.queries
+        return self.calibration_, units.codes[known][held_out.order[held_out.starts[:-1]]]
 
-    def _queries(self, qid: Any, n_rows: int) -> tuple[Groups, Any]:
+    def _units(self, qid: Any, groups: Any, n_rows: int) -> Groups | None:
+        """Rows that share groups or queries."""
+        if groups is None:
+            return None
+        if self.cv == "prefit":
+            raise InputError(
+                "groups say what leaves the training with a held-out query, and cv='prefit' holds nothing out: the "
+                "estimator must have seen none of these groups",
+                Remedy("groups", None),
+            )
+        return units_of(qid, groups, n_rows)
+
+    def _queries(self, qid: Any, groups: Any, n_rows: int) -> tuple[Groups, Any]:
         """The queries, and the folds that hold them out; without qid every fold represents a query."""
         is_count = isinstance(self.cv, Integral) and not isinstance(self.cv, bool)
         if qid is not None:
@@ -90,9 +113,10 @@ class CalibratedRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
                 "Sets are calibrated on queries: pass qid=..., or for a global ranking cv= a number of folds, each of "
                 "which then represents a query of the same number of rows."
             )
-        tests = [
-            test for _, test in KFold(int(self.cv), shuffle=True, random_state=0).split(np.empty((n_rows, 0)))
-        ]
+        blank = np.empty((n_rows, 0))
+        splitter: Any = KFold if groups is None else QueryKFold
+        folds = splitter(int(self.cv), shuffle=True, random_state=0).split(blank, groups=groups)
+        tests = [test for _, test in folds]
         codes = np.empty(n_rows, dtype=np.int64)
         for number, test in enumerate(tests):
             codes[test] = number
@@ -149,22 +173,22 @@ def shown_rows(scores: np.ndarray, queries: Groups, cutoff: Cutoff) -> np.ndarra
     return distances(cutoff.kind, scores, queries) <= cutoff.value
 
 
-def train_and_hold_out(estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -> tuple[Any, Any]:
-    """The estimator trained on all rows, and the score of every row by one that has not seen its query."""
+def train_and_hold_out(
+    estimator: Any, X: Any, y: np.ndarray, qid: Any, cv: Any, groups: Any = None
+) -> tuple[Any, Any]:
+    """The estimator trained on all rows, and the score of every row by one that has seen neither query nor group."""
     model = clone(estimator)
-    if not isinstance(model, (SearchingLearner, SelfValidatingLearner)):
-        scores = HeldOut(model, X, y, qid=qid).predict(cv)[0]
-        fit_on_rows(model, X, y, qid, None)
-        return model, scores
     if isinstance(model, SearchingLearner):
-        return _search_and_hold_out(model, X, y, qid, cv)
-    fit_on_rows(model, X, y, qid, None)
-    if is_by_query(cv):
+        return _search_and_hold_out(model, X, y, qid, cv, groups)
+    fit_on_rows(model, X, y, qid, None, groups=groups)
+    if isinstance(model, SelfValidatingLearner) and is_by_query(cv):
         return model, model.cv_predictions_
-    return model, HeldOut(clone(estimator), X, y, qid=qid).predict(cv)[0]
+    return model, HeldOut(clone(estimator), X, y, qid=qid, groups=groups).predict(cv)[0]
 
 
-def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -> tuple[Any, Any]:
+def _search_and_hold_out(
+    model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any, groups: Any
+) -> tuple[Any, Any]:
     """A search over alpha, and what its choice predicts for held-out queries.
 
     The alpha is the one that all queries chose: a single number, which hardly depends on any one of them. Where the
@@ -182,10 +206,10 @@ def _search_and_hold_out(model: Any, X: Any, y: np.ndarray, qid: Any, cv: Any) -
     )
     if keeps:
         model.set_params(keep_predictions=True)
-    fit_on_rows(model, X, y, qid, None)
+    fit_on_rows(model, X, y, qid, None, groups=groups)
     if not keeps:
         chosen = model._plain(getattr(model, "best_kernel_", {}), model.alpha_)
-        return model, HeldOut(chosen, X, y, qid=qid).predict(cv)[0]
+        return model, HeldOut(chosen, X, y, qid=qid, groups=groups).predict(cv)[0]
     scores = as_host(model.cv_predictions_)[int(np.flatnonzero(as_host(model.alphas_) == model.alpha_)[0])]
     model.set_params(keep_predictions=False)
     del model.cv_predictions_
@@ -360,12 +384,12 @@ class RiskControlledRanker(CalibratedRanker):
         self.cv = cv
         self.distance = distance
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Train on all rows, and find the cut-off from held-out queries.
 
         Parameters
         ----------
-        X, y, qid : as in ConformalRanker.fit
+        X, y, qid, groups : as in ConformalRanker.fit
 
         Returns
         -------
@@ -374,7 +398,7 @@ class RiskControlledRanker(CalibratedRanker):
         self._check_options()
         refuse_estimator(self.estimator, self.cv)
         refuse_few(qid, 1.0 - self.risk)
-        held_out = self._fit_held_out(X, y, qid)
+        held_out, _ = self._fit_held_out(X, y, qid, groups)
         queries = held_out.queries
         gains = self._gains(held_out)
         total = np.bincount(queries.codes, weights=gains, minlength=queries.n_groups)

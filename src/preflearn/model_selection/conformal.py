@@ -158,7 +158,7 @@ class ConformalRanker(CalibratedRanker):
         self.cv = cv
         self.distance = distance
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Train on all rows, and find the cut-offs from held-out queries.
 
         Parameters
@@ -168,6 +168,9 @@ class ConformalRanker(CalibratedRanker):
             Higher is better.
         qid : array-like of shape (m,), optional
             Query labels.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents): a held-out query is scored by a model that has seen none of
+            its groups, and the coverage is measured on queries of other groups than those that chose the cut-off.
 
         Returns
         -------
@@ -176,7 +179,7 @@ class ConformalRanker(CalibratedRanker):
         self._check_options()
         refuse_estimator(self.estimator, self.cv)
         refuse_few(qid, self.coverage)
-        held_out = self._fit_held_out(X, y, qid)
+        held_out, units = self._fit_held_out(X, y, qid, groups)
         choice = SetChoice(held_out, self.target, self.k, self._kinds())
         self._refuse_unsuitable(choice)
         self.distance_ = choice.choose(self.coverage)
@@ -184,7 +187,7 @@ class ConformalRanker(CalibratedRanker):
         self.threshold_ = cutoff.value
         self.set_sizes_ = choice.sizes(cutoff).astype(np.int64)
         self.n_calibration_queries_ = choice.n_counted
-        covered = choice.covered(self.coverage)
+        covered = choice.covered(self.coverage, units)
         self.coverage_ = float(covered.mean())
         self.coverage_interval_ = share_interval(int(covered.sum()), covered.shape[0])
         for name in ("_rank_width", "_order_probability"):  # made on first use

@@ -64,7 +64,7 @@ def cross_val_predict(
     >>> round(concordance(y, cross_val_predict(RankRLS(), X, y, qid=qid), qid), 3)
     1.0
     """
-    problem = read_problem(estimator, X, y, qid, sample_weight)
+    problem = read_problem(estimator, X, y, qid, sample_weight, groups)
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
     predictions = problem.predict_folds(folds, problem.read_alphas(None), counter)

@@ -5,7 +5,9 @@ and measured on the queries of the fold. The folds and their test queries are th
 of the curve can be compared.
 
 What more queries would bring is extrapolated by a power law, score(n) = a - b n^-c with b >= 0 and a at most the best
-possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries.
+possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries, of which
+the variance is doubled: the models of a fold, and those of different folds, share training queries, whose luck the
+held-out queries do not show (Nadeau and Bengio). ``benchmarks/coverage.py --only learning_curve`` measures it.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
+from ..errors import InputError, Remedy
 from ..metrics import get_scorer
 from ..numerics.namespace import refuse_repeated_columns
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._folds import units_of
 from ._refitting import refit_and_predict
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -43,7 +47,8 @@ class Extension:
     n_queries : ndarray of shape (k,)
     scores : ndarray of shape (k,)
     low, high : ndarray of shape (k,)
-        95 % interval. It reflects the randomness of the held-out queries, not whether a power law holds.
+        95 % interval. It reflects the randomness of the held-out queries and of the training queries that the folds
+        share, not whether a power law holds.
     """
 
     n_queries: np.ndarray
@@ -127,7 +132,9 @@ class LearningCurve:
             raise ValueError(f"Numbers of queries must be at least 1: found {float(n_new.min()):g}.")
         rng, n_held_out = np.random.default_rng(0), self.values.shape[1]
         drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
-        means = np.column_stack([self.values.mean(axis=1), self.values[:, drawn].mean(axis=2)])
+        means = self.values.mean(axis=1)[:, None]
+        deviations = self.values[:, drawn].mean(axis=2) - means
+        means = np.column_stack([means, means + 2**0.5 * deviations])
         found = _power_law(self.n_queries.astype(float), means, n_new)
         low, high = np.quantile(found[:, 1:], [0.025, 0.975], axis=1)
         return Extension(n_new.astype(np.int64), found[:, 0], low, high)
@@ -182,6 +189,7 @@ def learning_curve(
     y: Any,
     *,
     qid: Any,
+    groups: Any = None,
     sizes: Sequence[int] | None = None,
     n_splits: int = 3,
     scoring: str = "concordance",
@@ -196,6 +204,9 @@ def learning_curve(
     X : array or sparse matrix of shape (m, n)
     y : array-like of shape (m,)
     qid : array-like of shape (m,)
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents): no fold shares one with its training rows. Queries of a group
+        are in the same fold, and are added to the training one after the other.
     sizes : sequence of int, optional
         Numbers of training queries. By default a tenth, a fifth, two fifths, seven tenths and all of what a fold
         leaves.
@@ -228,13 +239,7 @@ def learning_curve(
     X = X.tocsr() if sp.issparse(X) else np.asarray(X)
     y = np.asarray(y)
     queries = encode_queries(qid, y.shape[0])
-    if qid is None or queries.n_groups < _LEAST_QUERIES * n_splits:
-        raise ValueError(
-            f"A learning curve over queries needs qid with at least {_LEAST_QUERIES * n_splits} queries: found "
-            f"{'none' if qid is None else queries.n_groups}."
-        )
-    order = check_random_state(random_state).permutation(queries.n_groups)
-    folds = [order[k::n_splits] for k in range(n_splits)]
+    order, folds = curve_folds(qid, groups, y.shape[0], n_splits, random_state)
     most = queries.n_groups - max(map(len, folds))
     steps = _read_sizes(sizes, most)
     measure = get_scorer(scoring)
@@ -249,7 +254,9 @@ def learning_curve(
             if np.ptp(y[train]) == 0:
                 continue
             left_out = f"The part of the learning curve beyond {n} queries"
-            f = refit_and_predict(estimator, X, y, queries.codes, train, test, held_out=left_out)
+            f = refit_and_predict(
+                estimator, X, y, queries.codes, train, test, held_out=left_out, groups=groups
+            )
             codes = queries.codes[test]
             found = measure.per_query(y[test], f, codes)
             values[step, np.asarray(found.labels, dtype=np.int64)] = found.values
@@ -269,6 +276,29 @@ def learning_curve(
         values,
         n_rows,
     )
+
+
+def curve_folds(
+    qid: Any, groups: Any, n_rows: int, n_splits: int, random_state: Any = 0
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The queries in the order in which they are learned from, and those of each fold; groups are not divided."""
+    queries = encode_queries(qid, n_rows)
+    if qid is None or queries.n_groups < _LEAST_QUERIES * n_splits:
+        raise ValueError(
+            f"A learning curve over queries needs qid with at least {_LEAST_QUERIES * n_splits} queries: found "
+            f"{'none' if qid is None else queries.n_groups}."
+        )
+    units = queries if groups is None else units_of(qid, groups, n_rows)
+    if units.n_groups < n_splits:
+        raise InputError(
+            f"A learning curve over {n_splits} folds of whole queries and groups needs at least as many of these: "
+            f"found {units.n_groups} that share neither queries nor groups",
+            Remedy("n_splits", units.n_groups),
+        )
+    unit_of_query = units.codes[queries.order[queries.starts[:-1]]]
+    place = np.argsort(check_random_state(random_state).permutation(units.n_groups))[unit_of_query]
+    order = np.argsort(place, kind="stable")
+    return order, [order[place[order] % n_splits == k] for k in range(n_splits)]
 
 
 def _read_sizes(sizes: Sequence[int] | None, most: int) -> list[int]:

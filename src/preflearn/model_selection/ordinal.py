@@ -79,7 +79,7 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         self.cost = cost
         self.cv = cv
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Train the ranker on all rows, and place the thresholds by held-out scores.
 
         Parameters
@@ -89,6 +89,9 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             Classes as numbers, higher is better.
         qid : array-like of shape (m,), optional
             Query labels, for the estimator and the folds.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents), for the estimator and the folds: all rows that share one
+            with a test row leave the training with it. A number of folds then holds out whole groups.
 
         Returns
         -------
@@ -96,8 +99,7 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
         """
         if self.cost not in COSTS:
             raise ValueError(f"cost must be one of {', '.join(map(repr, COSTS))}: found {self.cost!r}.")
-        given = np.asarray(as_host(y)) if y is not None else None
-        values, single = read_scores(given, n_items(X), estimator=self)
+        values, single = read_scores(as_host(y), n_items(X), estimator=self)
         if not single:
             raise ValueError(f"y has shape {values.shape}: expected one class per row.")
         classes, codes = np.unique(values[:, 0], return_inverse=True)
@@ -105,8 +107,9 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("OrdinalRanker needs two classes or more: found 1 class.")
         estimator = RankRLSCV() if self.estimator is None else self.estimator
         refuse_estimator(estimator, self.cv)
-        cv = self.cv if qid is not None else _with_every_class(self.cv, codes)
-        self.estimator_, found = train_and_hold_out(estimator, X, codes.astype(float), qid, cv)
+        labelled = qid is not None or groups is not None
+        cv = self.cv if labelled else _with_every_class(self.cv, codes)
+        self.estimator_, found = train_and_hold_out(estimator, X, codes.astype(float), qid, cv, groups)
         scores = np.asarray(as_host(found), dtype=float)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
@@ -117,7 +120,8 @@ class OrdinalRanker(RankerMixin, MetaEstimatorMixin, BaseEstimator):
             scores[known], codes[known], classes.shape[0], self.cost
         )
         self.cost_ = total / int(np.count_nonzero(known))
-        self.classes_ = classes.astype(given.dtype) if given.dtype.kind in "iu" else classes
+        given = np.asarray(as_host(y)).dtype
+        self.classes_ = classes.astype(given) if given.kind in "iu" else classes
         return self
 
     def decision_function(self, X) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""Is one ranker better than another? Wilcoxon's signed-ranks test over queries.
+r"""Is one ranker better than another? Wilcoxon's signed-ranks test over queries, and beside it the paired t-test.
 
 A query is one independent trial. With d_q the difference of a metric between two rankers in query q, and the
 differences that are not zero ranked by size,
@@ -8,6 +8,9 @@ differences that are not zero ranked by size,
 W⁺ tests whether the d_q are centred at zero without assuming that they are normal, and r, the matched-pairs
 rank-biserial correlation, says how one-sided they are: 1 when the first ranker wins wherever they differ, -1 when the
 second does. Several rankers need several tests, whose p-values are then corrected by Holm's method.
+
+The paired t-test is about the mean of the d_q, with standard error s √(1/n + ρ). Trials whose models were trained on
+overlapping rows depend on each other: ρ, the size of a test set over that of its training set, corrects for it.
 """
 
 from __future__ import annotations
@@ -15,14 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata, wilcoxon
+from scipy.stats import rankdata, t, wilcoxon
 
+from ..comparisons import encode_queries
 from ..metrics import PerQuery, get_scorer
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._folds import units_of
 
 # Differences smaller than this are rounding of equal values: shares of pairs from two orders of summation.
 _ROUNDING = 1e-12
@@ -85,15 +91,7 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
     >>> found.statistic, found.n_wins, found.n_losses, round(found.pvalue, 3)
     (9.0, 3, 1, 0.25)
     """
-    if alternative not in _ALTERNATIVES:
-        raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
-    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(
-            f"first and second must be columns of equal length: found shapes {a.shape}, {b.shape}."
-        )
-    if np.isnan(a).any() or np.isnan(b).any():
-        raise ValueError("first and second must not hold NaN: leave out trials without a result in both.")
+    a, b = _read_columns(first, second, alternative)
     differences = a - b
     untied = differences[np.abs(differences) >= _ROUNDING]
     ranks = rankdata(np.abs(untied))
@@ -106,6 +104,19 @@ def signed_rank_test(first: Any, second: Any, *, alternative: str = "two-sided")
         n_losses=int((untied < 0).sum()),
         n_ties=a.shape[0] - untied.shape[0],
     )
+
+
+def _read_columns(first: Any, second: Any, alternative: str) -> tuple[np.ndarray, np.ndarray]:
+    if alternative not in _ALTERNATIVES:
+        raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(
+            f"first and second must be columns of equal length: found shapes {a.shape}, {b.shape}."
+        )
+    if np.isnan(a).any() or np.isnan(b).any():
+        raise ValueError("first and second must not hold NaN: leave out trials without a result in both.")
+    return a, b
 
 
 def _pvalue(untied: np.ndarray, ranks: np.ndarray, up: float, alternative: str) -> float:
@@ -121,6 +132,83 @@ def _pvalue(untied: np.ndarray, ranks: np.ndarray, up: float, alternative: str) 
     found = int(np.rint(2 * up))
     greater, less = float(chances[found:].sum()), float(chances[: found + 1].sum())
     return {"greater": greater, "less": less, "two-sided": min(1.0, 2 * min(greater, less))}[alternative]
+
+
+class PairedT(NamedTuple):
+    """What :func:`paired_t_test` found.
+
+    Attributes
+    ----------
+    statistic : float
+        The mean difference over its standard error; NaN where the two never differ.
+    pvalue : float
+        1 where the two never differ.
+    mean_difference, standard_error : float
+    """
+
+    statistic: float
+    pvalue: float
+    mean_difference: float
+    standard_error: float
+
+
+def paired_t_test(
+    first: Any, second: Any, *, overlap: float = 0.0, alternative: str = "two-sided"
+) -> PairedT:
+    r"""Student's paired t-test, with Nadeau and Bengio's correction for training sets that overlap.
+
+    .. math::
+
+        t = \frac{\bar d}{s \sqrt{1/n + \rho}}, \qquad n - 1 \text{ degrees of freedom}
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n,)
+        Results of the two methods in the same trials; greater is better.
+    overlap : float, default=0.0
+        ρ, the number of rows of a test set over that of its training set: 1/9 for the results of ten folds, or of
+        repeated splits into a tenth and the rest. 0 is for independent trials, such as the queries of a test set.
+    alternative : {"two-sided", "greater", "less"}, default="two-sided"
+        "greater" tests whether the first is better.
+
+    Returns
+    -------
+    PairedT
+
+    Notes
+    -----
+    Without the correction, results of folds or repeated splits look more certain than they are, the more so the more
+    splits there are.
+
+    References
+    ----------
+    C. Nadeau, Y. Bengio. Inference for the generalization error. Machine Learning 52 (2003), 239-281.
+
+    Examples
+    --------
+    >>> from preflearn.model_selection import paired_t_test
+    >>> first, second = [0.8, 0.7, 0.9, 0.6, 0.7], [0.7, 0.6, 0.7, 0.6, 0.6]
+    >>> for overlap in (0.0, 0.25):
+    ...     print(f"{paired_t_test(first, second, overlap=overlap).pvalue:.3f}")
+    0.034
+    0.103
+    """
+    if isinstance(overlap, bool) or not isinstance(overlap, Real) or not 0 <= float(overlap) < np.inf:
+        raise ValueError(f"overlap must be a number, 0 or more: found {overlap!r}.")
+    a, b = _read_columns(first, second, alternative)
+    if a.shape[0] < 2:
+        raise ValueError(f"a t-test needs two trials or more: found {a.shape[0]}.")
+    differences = a - b
+    differences[np.abs(differences) < _ROUNDING] = 0.0
+    mean, n = float(differences.mean()), differences.shape[0]
+    error = float(differences.std(ddof=1) * np.sqrt(1 / n + float(overlap)))
+    if error == 0:
+        certain = 0.0 if alternative == "two-sided" or (mean > 0) == (alternative == "greater") else 1.0
+        return PairedT(np.inf * mean, certain if mean else 1.0, mean, 0.0)
+    statistic = mean / error
+    tails = {"greater": -statistic, "less": statistic, "two-sided": -abs(statistic)}
+    p = float(t.cdf(tails[alternative], n - 1)) * (2 if alternative == "two-sided" else 1)
+    return PairedT(statistic, p, mean, error)
 
 
 @shows_itself
@@ -148,6 +236,13 @@ class RankerComparison:
     alternative : str
     labels, differences : ndarrays of shape (n_queries,)
         The queries, and the difference in each.
+    counted : str
+        "queries", or with groups "groups of queries", which ``n_queries`` and all other numbers are then about; each is
+        labelled by its first query.
+    t_statistic, t_pvalue : float
+        Of the paired t-test.
+    n_folds : int or None
+        The folds that it was corrected for.
     """
 
     names: tuple[str, str]
@@ -164,24 +259,31 @@ class RankerComparison:
     alternative: str = "two-sided"
     labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     differences: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
+    counted: str = "queries"
+    t_statistic: float = float("nan")
+    t_pvalue: float = float("nan")
+    n_folds: int | None = None
 
     def __str__(self) -> str:
         first, second = self.names
         width = max(len(first), len(second))
+        corrected = "" if self.n_folds is None else f", corrected for {self.n_folds} folds"
         return "\n".join(
             [
-                f"{self.metric}, mean over {self.n_queries} queries",
+                f"{self.metric}, mean over {self.n_queries} {self.counted}",
                 f"  {first:<{width}}  {self.means[0]:.4f}",
                 f"  {second:<{width}}  {self.means[1]:.4f}",
-                f"{first} wins in {self.n_wins} queries, loses in {self.n_losses}, ties in {self.n_ties}",
+                f"{first} wins in {self.n_wins} {self.counted}, loses in {self.n_losses}, ties in {self.n_ties}",
                 f"Wilcoxon signed ranks ({self.alternative}): p = {_p_text(self.pvalue)}, "
                 f"effect size (rank-biserial) {self.effect_size:+.2f}",
+                f"paired t ({self.alternative}): p = {_p_text(self.t_pvalue)}, "
+                f"mean difference {self.mean_difference:+.4f}{corrected}",
             ]
         )
 
     def shown_tables(self) -> list[ShownTable]:
-        head, *_, counted, tested = str(self).split("\n")
-        return [ShownTable(_mean_rows(dict(zip(self.names, self.means))), head, [counted, tested])]
+        head, *lines = str(self).split("\n")
+        return [ShownTable(_mean_rows(dict(zip(self.names, self.means))), head, lines[2:])]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
@@ -196,7 +298,7 @@ class RankerComparison:
         colors = np.where(values > 0, "C0", np.where(values < 0, "C1", "0.7"))
         ax.bar(np.arange(values.shape[0]), values, width=1.0, color=colors)
         ax.axhline(0, color="0.3", linewidth=0.8)
-        ax.set_xlabel("queries, in order of the difference")
+        ax.set_xlabel(f"{self.counted}, in order of the difference")
         ax.set_ylabel(f"{self.metric}: {self.names[0]} - {self.names[1]}")
         ax.set_title(f"p = {_p_text(self.pvalue)}, effect size {self.effect_size:+.2f}")
 
@@ -226,7 +328,8 @@ class RankerTable:
         return "\n".join([means.caption, *align_columns(means.rows), *align_columns(pairs.rows)])
 
     def shown_tables(self) -> list[ShownTable]:
-        caption = f"{self.metric}, mean over {self.comparisons[0].n_queries} queries"
+        first = self.comparisons[0]
+        caption = f"{self.metric}, mean over {first.n_queries} {first.counted}"
         return [ShownTable(_mean_rows(self.means), caption), ShownTable(self.table())]
 
     def table(self) -> list[tuple[str, ...]]:
@@ -282,10 +385,12 @@ def compare_rankers(
     qid: Any,
     *,
     metric: str | Callable[..., PerQuery] = "concordance",
+    groups: Any = None,
     alternative: str = "two-sided",
     names: tuple[str, str] = ("a", "b"),
+    n_folds: int | None = None,
 ) -> RankerComparison:
-    """Test whether two rankers differ, by Wilcoxon's signed ranks over queries.
+    """Test whether two rankers differ, by Wilcoxon's signed ranks over queries and by the paired t-test.
 
     Parameters
     ----------
@@ -298,10 +403,17 @@ def compare_rankers(
     metric : str or callable, default="concordance"
         A name of :func:`preflearn.metrics.get_scorer` such as "ndcg@10", or a metric of that module; a callable is
         called as ``metric(y, scores, qid, per_query=True)``.
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents): queries that share one, directly or through others, are one
+        trial, the mean over them.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
         "greater" tests whether the first is better.
     names : tuple of two str, default=("a", "b")
         Their names in the output.
+    n_folds : int, optional
+        The number of folds of whole queries (that of the queries for leave-query-out) where the scores are held-out
+        ones: the variance of the t-test then grows by the factor 1 + K / (K - 1). Wilcoxon's test has no such
+        correction. None is for the queries of a test set.
 
     Returns
     -------
@@ -314,7 +426,8 @@ def compare_rankers(
 
     Notes
     -----
-    The test is :func:`signed_rank_test`. O(m log m).
+    The tests are :func:`signed_rank_test` and :func:`paired_t_test`. With K folds of n queries, the means of the folds
+    have n / K times the variance of a query over n, and ρ = 1 / (K - 1). O(m log m).
 
     Examples
     --------
@@ -330,14 +443,21 @@ def compare_rankers(
       poor  0.6452
     good wins in 22 queries, loses in 6, ties in 2
     Wilcoxon signed ranks (two-sided): p = 1.5e-05, effect size (rank-biserial) +0.85
+    paired t (two-sided): p = 1.1e-05, mean difference +0.1185
     """
     if alternative not in _ALTERNATIVES:
         raise ValueError(f"alternative must be one of {', '.join(_ALTERNATIVES)}: found {alternative!r}.")
+    if n_folds is not None and (
+        isinstance(n_folds, bool) or not isinstance(n_folds, Integral) or n_folds < 2
+    ):
+        raise ValueError(f"n_folds must be a number of folds, 2 or more, or None: found {n_folds!r}.")
     if len(names) != 2:
         raise ValueError(f"names must hold one name for each of the two rankers: found {names!r}.")
     values_a = _per_query(y, scores_a, qid, metric)
     values_b = _per_query(y, scores_b, qid, metric)
-    return _compare(values_a, values_b, (str(names[0]), str(names[1])), _metric_name(metric), alternative)
+    units = _units_of_queries(values_a.labels, qid, groups)
+    named = (str(names[0]), str(names[1]))
+    return _compare(values_a, values_b, named, _metric_name(metric), alternative, units, n_folds)
 
 
 def compare_several_rankers(
@@ -346,13 +466,14 @@ def compare_several_rankers(
     qid: Any,
     *,
     metric: str | Callable[..., PerQuery] = "concordance",
+    groups: Any = None,
     baseline: str | None = None,
 ) -> RankerTable:
     """Compare several rankers with each other, or all with one, with Holm's correction for the number of tests.
 
     Parameters
     ----------
-    y, qid, metric
+    y, qid, metric, groups
         As in :func:`compare_rankers`.
     scores : dict of str to array-like of shape (m,)
         Scores of each ranker by its name; at least two.
@@ -391,7 +512,10 @@ def compare_several_rankers(
         else [(name, str(baseline)) for name in best_first if name != str(baseline)]
     )
     name_of_metric = _metric_name(metric)
-    comparisons = tuple(_compare(values[a], values[b], (a, b), name_of_metric, "two-sided") for a, b in pairs)
+    units = _units_of_queries(values[best_first[0]].labels, qid, groups)
+    comparisons = tuple(
+        _compare(values[a], values[b], (a, b), name_of_metric, "two-sided", units) for a, b in pairs
+    )
     means = {name: values[name].mean for name in best_first}
     return RankerTable(name_of_metric, means, comparisons, holm([one.pvalue for one in comparisons]))
 
@@ -441,8 +565,25 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
     return found
 
 
+def _units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
+    """The number of the unit of each query, in the order of the labels; None without groups."""
+    if groups is None:
+        return None
+    queries = encode_queries(qid, len(qid))
+    units = units_of(queries, groups, queries.n_rows).codes[queries.order[queries.starts[:-1]]]
+    assert queries.labels is not None
+    of_label = dict(zip(queries.labels.tolist(), units.tolist(), strict=True))
+    return np.array([of_label[label] for label in np.asarray(labels).tolist()])
+
+
 def _compare(
-    a: PerQuery, b: PerQuery, names: tuple[str, str], metric: str, alternative: str
+    a: PerQuery,
+    b: PerQuery,
+    names: tuple[str, str],
+    metric: str,
+    alternative: str,
+    units: np.ndarray | None,
+    n_folds: int | None = None,
 ) -> RankerComparison:
     # A metric may be defined for only one ranker (tau-b of constant scores): only common queries are compared.
     defined = ~(np.isnan(a.values) | np.isnan(b.values))
@@ -451,15 +592,25 @@ def _compare(
             f"{metric} is defined for both rankers in {int(defined.sum())} queries: comparing needs at least two. "
             "Check that y is not constant inside the queries."
         )
-    first, second = a.values[defined], b.values[defined]
+    first, second, labels = a.values[defined], b.values[defined], a.labels[defined]
+    if units is not None:
+        trials = encode_queries(units[defined], labels.shape[0])
+        if trials.n_groups < 2:
+            raise ValueError(
+                f"{metric} is defined for both rankers in queries of one group: comparing needs at least two groups."
+            )
+        first, second = (np.bincount(trials.codes, one) / trials.counts for one in (first, second))
+        labels = labels[trials.order[trials.starts[:-1]]]
     differences = first - second
     differences[np.abs(differences) < _ROUNDING] = 0.0
     found = signed_rank_test(first, second, alternative=alternative)
+    overlap = 0.0 if n_folds is None else n_folds / ((n_folds - 1) * first.shape[0])
+    by_t = paired_t_test(first, second, overlap=overlap, alternative=alternative)
     return RankerComparison(
         names=names,
         metric=metric,
         means=(float(first.mean()), float(second.mean())),
-        n_queries=int(defined.sum()),
+        n_queries=first.shape[0],
         n_wins=found.n_wins,
         n_losses=found.n_losses,
         n_ties=found.n_ties,
@@ -468,8 +619,12 @@ def _compare(
         statistic=found.statistic,
         pvalue=found.pvalue,
         alternative=alternative,
-        labels=a.labels[defined],
+        labels=labels,
         differences=differences,
+        t_statistic=by_t.statistic,
+        t_pvalue=by_t.pvalue,
+        n_folds=n_folds,
+        counted="queries" if units is None else "groups of queries",
     )
 
 

@@ -6,6 +6,7 @@ copy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
 from . import tiles
 from . import tiles as spectrum
-from .threads import blas_at_rest
+from .threads import blas_at_rest, over_small_ranges
 from .tiles import lapack
 
 # From this many rows on, a matrix is factored in short steps by our own threads; below, by LAPACK in one thread. BLAS
@@ -232,6 +233,25 @@ class KernelFactor:
         """β of shape (r, v) with K β = F w on all items: C⁻ᵀ w on the pivots, zero on the items set aside."""
         return self.place(solve_triangular(self.C, w, lower=True, trans="T", check_finite=False))
 
+    def without(self, items: np.ndarray) -> tuple[KernelFactor, Callable[[np.ndarray], np.ndarray]]:
+        """The factor of K without some items, and what takes rows of F, or features Φ = K C⁻ᵀ, to those of the result.
+
+        O(|items| rank²), and O(|items| rank) for a row; O(rank³) and O(rank²) where an item that was set aside may now
+        be a pivot.
+        """
+        stays = np.setdiff1d(np.arange(self.F.shape[0]), items)
+        F = self.F[stays]
+        if self.pivot_of is not None:
+            kept, pivots, pivot_of = np.unique(self.pivot_of[stays], return_index=True, return_inverse=True)
+            if (np.diff(pivots) > 0).all():  # no later copy of an item takes its place
+                C, rotate = without_rows(self.C, np.setdiff1d(np.arange(self.rank), kept))
+                rows = C if C.shape[0] == stays.shape[0] else C[pivot_of]
+                # K⁻¹ of some items is no larger than that of all.
+                return KernelFactor(rows, pivots, C, self.reciprocal_condition, pivot_of), rotate
+        factor = factor_kernel(F @ F.T, overwrite=True)
+        Q = solve_triangular(factor.C, F[factor.pivots], lower=True, check_finite=False).T
+        return factor, lambda features: features @ Q
+
     def place(self, values: np.ndarray) -> np.ndarray:
         """Values of the pivots as values of all items, zero on those set aside."""
         out = np.zeros((self.F.shape[0], *values.shape[1:]), dtype=values.dtype)
@@ -283,6 +303,52 @@ def factor_kernel(K: np.ndarray, *, overwrite: bool = False) -> KernelFactor:
     _clear_upper(C)
     every = np.arange(K.shape[0])
     return KernelFactor(F=C, pivots=every, C=C, reciprocal_condition=reciprocal, pivot_of=every)
+
+
+# Rows that are made triangular together, and rows of features that stay in the cache meanwhile.
+_PANEL, _CACHED = 16, 128
+
+
+def without_rows(C: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """C' lower triangular with C' C'ᵀ = C Cᵀ without some rows and columns, and V ↦ V Q with C' = C[the rest] Q.
+
+    Q, of n rows and orthonormal columns, is a product of reflections of few columns each: O(n² h) for h rows that leave
+    a C of n, and O(n h) for a row of V.
+    """
+    rest = np.setdiff1d(np.arange(C.shape[0]), rows)
+    A = np.asfortranarray(C[rest]).T  # what follows works on columns
+    reflections = []
+    with blas_at_rest():
+        for start in range(int(rows.min(initial=C.shape[0])), rest.shape[0], _PANEL):
+            stop = min(start + _PANEL, rest.shape[0])
+            own = slice(start, int(rest[stop - 1]) + 1)  # up to the last entry of the last of these rows of C
+            (packed, tau), _ = qr(A[own, start:stop], mode="raw", check_finite=False)
+            V = np.tril(packed, -1)
+            np.fill_diagonal(V, 1.0)
+            V[:, tau == 0] = 0.0
+            # The product of the reflections I - τ v vᵀ is I - V T Vᵀ.
+            inverse = np.triu(V.T @ V, 1) + np.diag(1.0 / np.where(tau == 0, 1.0, tau))
+            TV = solve_triangular(inverse, V.T, trans="T", check_finite=False).astype(C.dtype, copy=False)
+            V = V.astype(C.dtype, copy=False)
+            A[own, start:] -= V @ (TV @ A[own, start:])
+            reflections.append((own, V, TV))
+    A = A[: rest.shape[0]]
+    signs = np.where(np.diagonal(A) < 0, -1.0, 1.0).astype(C.dtype)[:, None]
+
+    def rotate(features: np.ndarray) -> np.ndarray:
+        out = np.empty((features.shape[0], rest.shape[0]), features.dtype)
+
+        def some(first: int, last: int) -> None:
+            part = np.ascontiguousarray(features[first:last].T)
+            for own, V, TV in reflections:
+                part[own] -= V @ (TV @ part[own])
+            out[first:last] = (part[: rest.shape[0]] * signs).T
+
+        with blas_at_rest():
+            over_small_ranges(some, features.shape[0], _CACHED)
+        return out
+
+    return np.asfortranarray(np.tril((A * signs).T)), rotate
 
 
 def first_equal_items(K: np.ndarray) -> np.ndarray:

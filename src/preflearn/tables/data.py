@@ -75,6 +75,10 @@ class RankingData:
         That table.
     weight : ndarray of shape (m,) or None
         Row weights, as ``sample_weight`` of the learners.
+    clusters : ndarray of shape (m,) or None
+        Labels of dependent rows (patients, documents), as ``groups`` of the learners.
+    cluster : str or None
+        The column that these came from.
 
     Examples
     --------
@@ -91,6 +95,8 @@ class RankingData:
     encoder: Any = None
     columns: dict[str, np.ndarray] | None = None
     weight: np.ndarray | None = None
+    clusters: np.ndarray | None = None
+    cluster: str | None = None
 
     def __len__(self) -> int:
         return self.X.shape[0]

@@ -23,6 +23,7 @@ from ...model_selection import (
     estimate_concordance,
 )
 from ...model_selection._calibration import Calibration, SetChoice, as_odds, share_interval
+from ...model_selection._folds import encode_groups, units_of
 from ...model_selection._intervals import (
     TRAINED_TOGETHER,
     check_mean_interval,
@@ -168,6 +169,8 @@ class RankingProblem:
             why = "as asked: mean 0 and variance 1 in each query"
             self.ready = Choice("features", "standardised within queries", why)
         self.title = f"Ranking model from {data.source}"
+        # Rows that are never on both sides of a split, where there are groups.
+        self.units = None if data.clusters is None else units_of(data.qid, data.clusters, len(data))
         # What to say about a table that was read in parts.
         self.note_on_parts = ""
 
@@ -197,14 +200,19 @@ class RankingProblem:
         if qid is None:
             n_folds = min(_FOLDS if exact else _REFIT_FOLDS, m // 2)
             cv: Any = KFold(n_folds, shuffle=True, random_state=seed)
+            if self.units is not None:
+                n_folds = min(n_folds, self.units.n_groups)
+                cv = QueryKFold(n_folds, shuffle=True, random_state=seed)
             codes = np.empty(m, dtype=np.int64)
-            for fold, (_, test) in enumerate(cv.split(np.empty((m, 0)))):
+            for fold, (_, test) in enumerate(cv.split(np.empty((m, 0)), groups=self.units)):
                 codes[test] = fold
-            method = f"{n_folds} random folds of rows (seed {seed}); rows are compared within a fold"
+            what = "rows" if self.units is None else "whole groups"
+            method = f"{n_folds} random folds of {what} (seed {seed}); rows are compared within a fold"
             self.division = Division(Groups(codes, n_folds), cv, "fold", method, exact)
         elif exact:
             units = encode_queries(qid, m)
-            self.division = Division(units, "leave-query-out", "query", "exact leave-query-out", exact)
+            method = "exact leave-query-out" + ("" if self.units is None else " with the groups of the query")
+            self.division = Division(units, "leave-query-out", "query", method, exact)
         else:
             units = encode_queries(qid, m)
             n_folds = min(_REFIT_FOLDS, units.n_groups)
@@ -223,8 +231,10 @@ class RankingProblem:
         if self.data.qid is None:
             codes = np.where(seen, folds, n_folds)
             units, unit, what = Groups(codes, int(codes.max()) + 1), "fold", "rows"
+            what = "rows" if self.units is None else "whole groups"
         else:
             units, unit, what = encode_queries(self.data.qid, folds.shape[0]), "query", "whole queries"
+            what += "" if self.units is None else " and groups"
         if not one_part:
             method = f"{n_folds} random folds of {what}, all choices made without the held-out fold"
             self.division = Division(units, None, unit, method, False)
@@ -259,7 +269,8 @@ class RankingProblem:
             "verbose": verbose,
         }
         weights = {} if self.data.weight is None else {"sample_weight": self.data.weight}
-        model: Any = kind(alphas, **options, **kernel).fit(X, self.y, qid=self.data.qid, **weights)
+        labels = {"qid": self.data.qid, "groups": self.units, **weights}
+        model: Any = kind(alphas, **options, **kernel).fit(X, self.y, **labels)
         predictions = model.__dict__.pop("cv_predictions_")
         model.set_params(keep_predictions=False, verbose=0, cv=self._cv_to_keep)
         return model, predictions, int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
@@ -288,20 +299,43 @@ class RankingProblem:
         """Of held-out scores; NaN for rows without one."""
         if self.division.unit != "query":
             return None
-        return set_sizes(scores, self.y, self.division.units, with_scale=self.division.exact)
+        return set_sizes(
+            scores, self.y, self.division.units, with_scale=self.division.exact, together=self.units
+        )
 
     def estimate_over_queries(self, held_out: HeldOutScores, fitted: np.ndarray) -> Estimate:
         """The mean over queries, with an interval; from the predictions of the model for its training rows as well."""
-        values = held_out.defined
+        values, queries = held_out.defined, self.division.units
+        clusters, independent = self._clusters_of(~np.isnan(held_out.values)), f"{values.size} queries"
+        counted = independent if clusters is None else f"{independent} of {self.counted_groups}"
+        if clusters is not None:
+            independent = f"{clusters.n_groups} groups of queries"
+        interval = interval_over_queries(
+            held_out.values, self.y, held_out.scores, fitted, queries, clusters=clusters
+        )[1]
         return Estimate(
             "concordance",
             float(values.mean()),
-            interval_over_queries(held_out.values, self.y, held_out.scores, fitted, self.division.units)[1],
-            f"{self.division.sentence}; the value is the mean over {values.size} queries.",
-            f"Student's t over the {values.size} queries, {TRAINED_TOGETHER}",
+            interval,
+            f"{self.division.sentence}; the value is the mean over {counted}.",
+            f"Student's t over the {independent}, {TRAINED_TOGETHER}",
             held_out.mean_without_choice,
-            _checks_of_interval(values, self.options.seed) if values.size >= 4 else (),
+            _checks_of_interval(values, self.options.seed) if values.size >= 4 and clusters is None else (),
         )
+
+    def _clusters_of(self, counted: np.ndarray) -> Groups | None:
+        """The units of the queries that count; None without groups."""
+        if self.units is None:
+            return None
+        queries = self.division.units
+        codes = self.units.codes[queries.order[queries.starts[:-1]]][counted]
+        return encode_queries(codes, codes.shape[0])
+
+    @property
+    def counted_groups(self) -> str:
+        """How many groups there are, and what they are: "60 groups (patient)"."""
+        found = encode_groups(self.data.clusters, len(self.data)).n_groups
+        return f"{found:,} groups" + (f" ({self.data.cluster})" if self.data.cluster else "")
 
     def _estimate_of_one_ranking(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
         found = self._performance(self.options.learner, prepared.X, prepared.kernel, chosen.path.chosen)
@@ -316,6 +350,10 @@ class RankingProblem:
         elif two_classes:
             roc = self.roc_over_units(chosen.held_out)
         sentence = f"How a new pair of rows would be ordered: {found.method}, {found.compared}."
+        if self.units is not None:
+            sentence += (
+                f" {self.counted_groups}, {len(self.data):,} rows: no group is on both sides of a split."
+            )
         self._estimated = found.value
         return Estimate(found.measure, found.value, found.interval, sentence, found.interval_method), roc
 
@@ -328,9 +366,11 @@ class RankingProblem:
         two_classes = counts.size == 2 and counts.min() >= 4
         small = learner is not Learner.ranksvm and y.size <= _LEAVE_PAIR_OUT_ROWS
         method = "leave-pair-out" if small else "averaged"
-        options: dict[str, Any] = {"method": method, "random_state": self.options.seed}
+        options: dict[str, Any] = {"method": method, "random_state": self.options.seed, "groups": self.units}
         if not small:
-            options["n_splits"] = min(_FOLDS, y.size // 2, *([int(counts.min())] if two_classes else []))
+            most = [int(counts.min())] if two_classes else []
+            most += [] if self.units is None else [self.units.n_groups]
+            options["n_splits"] = min(_FOLDS, y.size // 2, *most)
         estimator = _LEARNERS[learner](alpha, **kernel)
         return (estimate_auc if two_classes else estimate_concordance)(estimator, X, y, **options)
 
@@ -371,7 +411,9 @@ class RankingProblem:
         else:
             others = self._other_learners(prepared)
             scores |= {one: held_out for one, (_, _, held_out) in others.items()}
-        if len(self.feature_names) <= BASELINE_FEATURES:
+        if self.units is not None and self.division.unit == "query":
+            notes.append("The best single feature was left out: queries of a group would choose it together.")
+        elif len(self.feature_names) <= BASELINE_FEATURES:
             scores[BEST_FEATURE] = best_feature_scores(self.X, self.y, units)
         else:
             notes.append(f"The best single feature was left out: there are more than {BASELINE_FEATURES:,}.")
@@ -386,7 +428,9 @@ class RankingProblem:
             }
         rows = {one: Baseline(one, value, is_model=one == name) for one, value in values.items()}
         if self.division.unit == "query" and chosen.held_out.defined.size >= 2 and len(scores) > 1:
-            table = compare_several_rankers(self.y, scores, self.data.qid, baseline=name)
+            table = compare_several_rankers(
+                self.y, scores, self.data.qid, groups=self.data.clusters, baseline=name
+            )
             for found, p in zip(table.comparisons, table.corrected):
                 other = found.names[0]
                 counts = (found.n_losses, found.n_wins, found.n_ties)  # seen from the learned model
@@ -446,10 +490,12 @@ class RankingProblem:
         counts = {"rows": len(self.data)}
         if self.data.qid is not None:
             counts["queries"] = self.data.n_queries
+        if self.data.clusters is not None:
+            counts["groups"] = encode_groups(self.data.clusters, len(self.data)).n_groups
         counts["features"] = self.X.shape[1]
         facts = self.data.facts()
         return {
-            "summary": self.data.in_brief(),
+            "summary": self.data.in_brief() + ("" if self.units is None else f", {self.counted_groups}"),
             "counts": counts,
             "data": {
                 **{name: facts[name] for name in ("rows", "queries", "features")},
@@ -594,7 +640,9 @@ def _spread(values: np.ndarray, groups: Groups) -> np.ndarray:
     return np.maximum.reduceat(ordered, starts) - np.minimum.reduceat(ordered, starts)
 
 
-def set_sizes(scores: np.ndarray, y: np.ndarray, queries: Groups, *, with_scale: bool) -> SetSizes | None:
+def set_sizes(
+    scores: np.ndarray, y: np.ndarray, queries: Groups, *, with_scale: bool, together: Groups | None = None
+) -> SetSizes | None:
     """Sets that hold the best item; None where too few queries have one.
 
     Parameters
@@ -605,6 +653,8 @@ def set_sizes(scores: np.ndarray, y: np.ndarray, queries: Groups, *, with_scale:
     queries : Groups
     with_scale : bool
         Whether held-out scores are on the scale of the model.
+    together : Groups or None
+        Rows of queries by which the coverage is measured together.
     """
     known = np.isfinite(scores)
     choice = SetChoice(Calibration(scores[known], y[known], queries.codes[known]), "best", 1)
@@ -615,7 +665,10 @@ def set_sizes(scores: np.ndarray, y: np.ndarray, queries: Groups, *, with_scale:
     kind = choice.choose(coverage)
     size = float(choice.sizes(choice.cutoff(coverage, kind)).mean())
     items = float(known.sum()) / choice.queries.n_groups
-    covered = choice.covered(coverage)
+    units = None
+    if together is not None:
+        units = together.codes[known][choice.queries.order[choice.queries.starts[:-1]]]
+    covered = choice.covered(coverage, units)
     sentence = (
         f"To have the best item among those shown for {as_odds(coverage)} new queries, show {size:.2g} of {items:.3g} "
         "items on average."

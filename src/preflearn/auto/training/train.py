@@ -12,7 +12,8 @@ from sklearn.pipeline import Pipeline
 
 from ... import AutoRanker, __version__
 from ...comparisons import encode_queries
-from ...model_selection._intervals import freedom_of, most_effective, placement_variance, wilson_interval
+from ...model_selection._folds import part_of
+from ...model_selection._intervals import interval_of_one_ranking, optimism_inside, placement_values
 from ...model_selection._tally import tally_scores
 from ...report.contents import (
     BEST_FEATURE,
@@ -252,7 +253,8 @@ class Candidates:
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="best_score_ is NaN")
-            model.fit(problem.X, problem.y, qid=problem.data.qid).set_params(verbose=0)
+            model.fit(problem.X, problem.y, qid=problem.data.qid, groups=problem.units)
+        model.set_params(verbose=0)
         if np.isnan(model.best_score_):
             return None
         self.take(model)
@@ -293,16 +295,19 @@ class Candidates:
         what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
         if division.one_part:
             what = f"inside {n_folds} folds of the held-out part. {division.sentence}."
-        strata = (y == y.max()).astype(np.int64) if two_classes else np.zeros(y.size, dtype=np.int64)
+        owners = part_of(self.problem.units, np.flatnonzero(self.seen))
+        if owners is not None:
+            what += (
+                f" {self.problem.counted_groups}, {len(self.problem.data):,} rows: no fold divides a group."
+            )
+        fitted = self.model.predict(self.problem.X)[self.seen]
+        lost = optimism_inside(y, self.held_out.scores[self.seen], fitted, folds.codes)
         return Estimate(
             "AUC" if two_classes else "concordance",
             tally.share,
-            wilson_interval(
-                tally.share, placement_variance(tally, strata), most_effective(y), freedom=freedom_of(y)
-            ),
+            interval_of_one_ranking(tally, y, lost, owners)[1],
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
-            "from the placement values of the rows (DeLong), in Wilson's form. It treats the trained models as fixed "
-            "and is too narrow where models vary a lot",
+            placement_values(owners),
         )
 
     def sets(self) -> SetSizes | None:
@@ -440,6 +445,7 @@ class Candidates:
         low, high = self._estimate.interval
         if high - low > 2 * _WIDE:
             unit = "queries" if division.unit == "query" else "rows"
+            unit = unit if self.problem.units is None else "groups"
             steps.append(
                 f"The interval is {high - low:.2f} wide. Four times as many {unit} with known targets would halve it."
             )
@@ -453,13 +459,13 @@ class Candidates:
         return tuple(steps)
 
 
-def report_of(model: AutoRanker, X: Any, y: Any, qid: Any, title: str) -> TrainingReport:
+def report_of(model: AutoRanker, X: Any, y: Any, qid: Any, groups: Any, title: str) -> TrainingReport:
     """The report about a fitted `AutoRanker`, from the data that it was fitted on.
 
     Parameters
     ----------
     model : AutoRanker
-    X, y, qid : as in its ``fit``
+    X, y, qid, groups : as in its ``fit``
     title : str
     """
     if np.isnan(model.best_score_):
@@ -475,6 +481,7 @@ def report_of(model: AutoRanker, X: Any, y: Any, qid: Any, title: str) -> Traini
     data = RankingData(
         np.asarray(found.Z), np.asarray(y, dtype=np.float64), None if qid is None else np.asarray(qid), names,
         source="the training data", encoder=encoder, columns=columns,
+        clusters=None if groups is None else np.asarray(groups),
     )  # fmt: skip
     problem = RankingProblem(data, TrainingOptions(learner=Learner.auto, time_limit=model.time_limit))
     problem.title = title

@@ -1,0 +1,440 @@
+"""Groups (patients, documents) are never on both sides of a split: every function, every search, all of AutoRanker."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from preflearn import RLSCV, AutoRanker, OrdinalRanker, RankRFM, RankRLS, RankRLSCV, RankSVMCV
+from preflearn.auto import combination, fitting
+from preflearn.auto.tasks import Task
+from preflearn.errors import InputError
+from preflearn.model_selection import (
+    ConformalRanker,
+    HeldOut,
+    RiskControlledRanker,
+    cross_val_predict,
+    estimate_auc,
+    estimate_concordance,
+    learning_curve,
+    leave_pair_out,
+    leave_pair_out_tally,
+    permutation_test,
+)
+from preflearn.model_selection._folds import units_of
+
+RANDOM = np.random.default_rng(0)
+# Two queries of a group are in different places, and every group has two or three queries of four rows.
+N_GROUPS = 14
+QUERY_OF_GROUP = np.r_[np.arange(N_GROUPS), RANDOM.permutation(N_GROUPS), RANDOM.permutation(N_GROUPS)[:6]]
+QID = np.repeat(np.arange(QUERY_OF_GROUP.size), 4)
+GROUPS = QUERY_OF_GROUP[QID]
+M = QID.size
+# Every row names its group: whoever is trained and asked can be seen from the rows alone.
+X = np.column_stack([GROUPS, RANDOM.normal(size=(M, 2))]).astype(float)
+Y = RANDOM.permutation(M) * 1.0
+CLASSES = (Y > np.median(Y)) * 1.0
+
+
+class Spy(BaseEstimator):
+    """Predicts something, and refuses rows of a group that it was trained on."""
+
+    seen: list[int] = []
+
+    def fit(self, X, y):
+        self.known_, self.n_rows_ = set(X[:, 0]), len(X)
+        return self
+
+    def predict(self, X):
+        asked = set(X[:, 0])
+        Spy.seen.append(len(asked))
+        if self.n_rows_ < M:  # all rows: an optimism, or the model that is kept
+            assert not asked & self.known_
+        return X[:, 1]
+
+
+class SplittingSpy(Spy):
+    """One that holds rows out itself, for which it needs their groups."""
+
+    def fit(self, X, y, *, groups):
+        np.testing.assert_array_equal(np.asarray(groups), X[:, 0])
+        return super().fit(X, y)
+
+
+class QuerySpy(Spy):
+    def fit(self, X, y, *, qid=None, groups=None):
+        assert groups is None or np.array_equal(groups, X[:, 0])
+        return super().fit(X, y)
+
+
+CALLS = {
+    "folds": lambda spy: cross_val_predict(spy, X, Y, cv=4, groups=GROUPS),
+    "rows": lambda spy: cross_val_predict(spy, X, Y, cv="leave-one-out", groups=GROUPS),
+    "groups": lambda spy: cross_val_predict(spy, X, Y, cv="leave-group-out", groups=GROUPS),
+    "queries": lambda spy: cross_val_predict(spy, X, Y, qid=QID, groups=GROUPS),
+    "folds of queries": lambda spy: cross_val_predict(spy, X, Y, qid=QID, cv=3, groups=GROUPS),
+    "GroupKFold": lambda spy: cross_val_predict(spy, X, Y, cv=GroupKFold(3), groups=GROUPS),
+    "sets": lambda spy: cross_val_predict(spy, X, Y, cv=[np.arange(5), np.arange(9, 30)], groups=GROUPS),
+    "HeldOut": lambda spy: HeldOut(spy, X, Y, groups=GROUPS).score("concordance"),
+    "HeldOut of queries": lambda spy: HeldOut(spy, X, Y, qid=QID, groups=GROUPS).predict(),
+    "other targets": lambda spy: HeldOut(spy, X, Y, groups=GROUPS).with_targets(-Y).predict(),
+    "pairs": lambda spy: leave_pair_out(spy, X, Y, pairs=[[0, 50], [4, 5]], groups=GROUPS),
+    "tally": lambda spy: leave_pair_out_tally(spy, X[:24], Y[:24], groups=GROUPS[:24]),
+    "auc": lambda spy: estimate_auc(
+        spy, X, CLASSES, method="averaged", n_splits=3, groups=GROUPS, random_state=0
+    ),
+    "auc, pooled": lambda spy: estimate_auc(
+        spy, X, CLASSES, method="pooled", n_splits=3, groups=GROUPS, random_state=0
+    ),
+    "concordance": lambda spy: estimate_concordance(
+        spy, X, Y, method="averaged", n_splits=3, groups=GROUPS, random_state=0
+    ),
+    "classes": lambda spy: OrdinalRanker(spy, cv=3).fit(X, CLASSES, groups=GROUPS),
+    "permutation": lambda spy: permutation_test(
+        spy, X, Y, n_permutations=3, groups=GROUPS, cv=3, random_state=0
+    ),
+}
+OF_QUERIES = {
+    "concordance": lambda spy: estimate_concordance(spy, X, Y, qid=QID, groups=GROUPS),
+    "concordance, folds": lambda spy: estimate_concordance(
+        spy, X, Y, qid=QID, method="averaged", n_splits=3, groups=GROUPS, random_state=0
+    ),
+    "learning curve": lambda spy: learning_curve(spy, X, Y, qid=QID, groups=GROUPS),
+    "sets": lambda spy: ConformalRanker(spy, coverage=0.8).fit(X, Y, qid=QID, groups=GROUPS),
+    "sets by folds": lambda spy: ConformalRanker(spy, coverage=0.8, cv=3).fit(X, Y, qid=QID, groups=GROUPS),
+    "sets of one ranking": lambda spy: ConformalRanker(spy, coverage=0.8, cv=7).fit(X, Y, groups=GROUPS),
+    "risk": lambda spy: RiskControlledRanker(spy, risk=0.4).fit(X, CLASSES, qid=QID, groups=GROUPS),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("spy", [Spy, SplittingSpy])
+def test_no_function_trains_on_a_group_that_it_asks_about(name, spy):
+    Spy.seen.clear()
+    CALLS[name](spy())
+    assert Spy.seen
+
+
+@pytest.mark.parametrize("name", OF_QUERIES)
+def test_whole_queries_leave_with_the_groups_of_their_rows(name):
+    Spy.seen.clear()
+    OF_QUERIES[name](QuerySpy())
+    assert Spy.seen
+
+
+def test_the_spy_sees_rows_of_a_group_that_stay():
+    with pytest.raises(AssertionError):
+        cross_val_predict(Spy(), X, Y, cv=4)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [RankRLSCV([1.0, 10.0]), RLSCV([1.0, 10.0]), RankSVMCV([1.0]), RankRFM(max_rounds=1, n_basis=20)],
+    ids=lambda search: type(search).__name__,
+)
+@pytest.mark.parametrize("qid", [None, QID])
+def test_a_search_inside_of_a_fold_divides_no_group_either(search, qid, monkeypatch):
+    from preflearn.learners import rankrfm
+    from preflearn.model_selection import _folds, _held_out
+
+    inner = []
+
+    def read_folds(cv, rows, y, n_rows, *, qid=None, groups=None):
+        found = _folds.read_folds(cv, rows, y, n_rows, qid=qid, groups=groups)
+        inner.append(n_rows)
+        assert groups is not None
+        labels = np.asarray(getattr(groups, "codes", groups))
+        for left in found.leaving:
+            assert not np.isin(np.delete(labels, left), labels[left]).any()
+        return found
+
+    monkeypatch.setattr(_held_out, "read_folds", read_folds)
+    monkeypatch.setattr(rankrfm, "read_folds", read_folds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = cross_val_predict(search, X, Y, qid=qid, cv=[QID < 2, QID > 31], groups=GROUPS)
+    assert np.isfinite(found).sum() == 16 and len(inner) == 2 and max(inner) < M
+
+
+def test_searches_of_scikit_learn_and_pipelines_are_given_groups():
+    for model in (
+        GridSearchCV(Spy(), {}, cv=GroupKFold(2), scoring="r2"),
+        make_pipeline(StandardScaler(with_mean=False, with_std=False), SplittingSpy()),
+    ):
+        assert np.isfinite(cross_val_predict(model, X, Y, cv=2, groups=GROUPS)).all()
+
+
+def test_units_are_connected_components():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        n = int(rng.integers(4, 30))
+        qid, groups = rng.integers(n, size=n), rng.integers(n, size=n)
+        unit = np.arange(n)  # joined until nothing changes
+        while True:
+            before = unit.copy()
+            for labels in (qid, groups):
+                for label in labels:
+                    unit[labels == label] = unit[labels == label].min()
+            if np.array_equal(before, unit):
+                break
+        if np.unique(unit).size < 2:
+            with pytest.raises(ValueError, match="shares a group"):
+                units_of(qid, groups, n)
+            continue
+        found = units_of(qid, groups, n).codes
+        np.testing.assert_array_equal(found[:, None] == found, unit[:, None] == unit)
+
+
+# AutoRanker ---------------------------------------------------------------------------------------------------------
+
+
+def patients(seed=0, n_patients=40, n_queries=0):
+    """Rows that name their patient, whose outcome is a coin toss: nothing can be known about a new patient."""
+    rng = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(n_patients), rng.integers(3, 8, size=n_patients))
+    profile = rng.normal(size=(n_patients, 5))
+    rows = profile[patient] + 0.05 * rng.normal(size=(patient.size, 5))
+    y = (rng.random(n_patients) < 0.5)[patient] * 1.0
+    qid = None
+    if n_queries:  # whole patients in each query
+        qid = (np.arange(n_patients) % n_queries)[patient]
+    order = rng.permutation(patient.size)
+    return rows[order], y[order], patient[order], None if qid is None else qid[order]
+
+
+class Watched(Task):
+    """Checks the folds of all candidates, and the halves by which members of more rows are chosen."""
+
+    n_seen = 0
+
+    def __init__(self, *values, **options):
+        super().__init__(*values, **options)
+        owner = _owner_of(self)
+        Watched.n_seen += 1
+        self._check(self.folds.tests, owner)
+
+    @staticmethod
+    def _check(tests, owner):
+        assert sum(map(len, tests)) == owner.size
+        for test in tests:
+            assert not np.isin(np.delete(owner, test), owner[test]).any()
+
+
+def _owner_of(task):
+    """The patient of each row: the first feature."""
+    return task.views[("plain",)][:, 0]
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    Watched.n_seen = 0
+    monkeypatch.setattr(fitting, "Task", Watched)
+    halves = []
+    from preflearn.auto import kernels, tasks, trees
+
+    def halves_of(task, rows):
+        found = tasks.halves_of(task, rows)
+        Watched._check(found.tests, _owner_of(task)[rows])
+        halves.append(len(rows))
+        return found
+
+    monkeypatch.setattr(kernels, "halves_of", halves_of)
+    monkeypatch.setattr(trees, "halves_of", halves_of)
+    return halves
+
+
+def fit(rows, y, **options):
+    names = {key: options.pop(key) for key in ("qid", "groups") if key in options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return AutoRanker(random_state=0, **options).fit(rows, y, **names)
+
+
+@pytest.mark.parametrize("n_queries", [0, 8])
+@pytest.mark.parametrize("preset", [None, "fast"])
+def test_no_split_of_the_candidates_divides_a_patient(watched, n_queries, preset):
+    rows, y, patient, qid = patients(n_queries=n_queries)
+    rows = np.column_stack([patient, rows])
+    model = fit(rows, y, qid=qid, groups=patient, preset=preset)
+    assert Watched.n_seen == (1 if preset == "fast" else 6)  # all rows, and without each fold
+    for fold in range(5):
+        assert not np.isin(patient[model.cv_folds_ == fold], patient[model.cv_folds_ != fold]).any()
+
+
+def test_nor_does_any_split_of_a_sample_and_of_the_rows_beyond(watched, monkeypatch):
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 300)
+    rng = np.random.default_rng(0)
+    rows, y, patient, _ = patients(n_patients=160)
+    rows, y = (
+        np.column_stack([patient, rows]),
+        np.sin(3 * rows[:, 1]) * rows[:, 2] + 0.1 * rng.normal(size=y.size),
+    )
+    extended = []
+    without = fitting.MoreRows.without.__func__
+
+    def watch(cls, places, features, X, targets, order, *rest):
+        found = without(cls, places, features, X, targets, order, *rest)
+        held = order[places]
+        assert not np.isin(patient[held], patient[np.setdiff1d(np.arange(y.size), held)]).any()
+        assert found.order.size == y.size - held.size
+        extended.append(held)
+        return found
+
+    monkeypatch.setattr(fitting.MoreRows, "without", classmethod(watch))
+    model = fit(rows, y, groups=patient)
+    assert model.n_training_rows_ > 400 and len(extended) == 1 and watched
+    (held,) = extended
+    seen = np.flatnonzero(model.cv_folds_ >= 0)
+    np.testing.assert_array_equal(seen, np.sort(held))
+    for fold in np.unique(model.cv_folds_[seen]):
+        assert not np.isin(
+            patient[model.cv_folds_ == fold], patient[seen][model.cv_folds_[seen] != fold]
+        ).any()
+
+
+def test_a_fold_that_is_one_group_is_not_divided_for_the_weights(monkeypatch):
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
+    rng = np.random.default_rng(0)
+    site = np.repeat(np.arange(4), 100)
+    rows = rng.normal(size=(400, 3))
+    model = fit(rows, rows[:, 0] + rng.normal(size=400), groups=site)
+    assert model.n_training_rows_ == 200 and np.unique(model.cv_folds_).tolist() == [-1, 0, 1]
+
+
+def test_every_member_is_fooled_by_rows_and_none_by_patients():
+    rows, y, patient, _ = patients(n_patients=60)
+    free, whole = fit(rows, y), fit(rows, y, groups=patient)
+    assert free.best_score_ > 0.95
+    scores = {one.name: one.score for one in whole.leaderboard_}
+    assert 0.3 < whole.best_score_ < 0.7
+    assert set(scores) == {one.name for one in free.leaderboard_}
+    assert max(scores.values()) < 0.75, scores
+    fooled = [one.score for one in free.leaderboard_ if not one.name.startswith(("linear", "best"))]
+    assert min(fooled) > 0.95
+
+
+def test_the_model_depends_on_neither_the_order_of_the_rows_nor_the_names_of_the_groups():
+    rows, y, patient, qid = patients(n_queries=8)
+    rows = np.round(rows)  # rows of different patients are equal
+    order = np.random.default_rng(3).permutation(y.size)
+    for queries in (None, qid):
+        first = fit(rows, y, qid=queries, groups=patient, preset="fast")
+        names = [f"patient {(7 * one) % 41}" for one in patient[order]]
+        again = fit(
+            rows[order],
+            y[order],
+            qid=None if queries is None else queries[order],
+            groups=names,
+            preset="fast",
+        )
+        assert first.best_score_ == again.best_score_
+        np.testing.assert_array_equal(
+            first.predict(rows, qid=queries if queries is not None else np.zeros(y.size)),
+            again.predict(rows, qid=queries if queries is not None else np.zeros(y.size)),
+        )
+
+
+def test_groups_that_leave_nothing_are_refused_before_any_work(monkeypatch):
+    rows, y, patient, qid = patients(n_queries=8)
+    monkeypatch.setattr(combination, "choose_combination", None)
+    with pytest.raises(ValueError, match="All rows are in one group"):
+        AutoRanker().fit(rows, y, groups=np.zeros(y.size))
+    with pytest.raises(ValueError, match="shares a group"):
+        AutoRanker().fit(rows, y, qid=qid, groups=np.random.default_rng(0).integers(3, size=y.size))
+    with pytest.raises(ValueError, match="groups must hold one group label per row"):
+        AutoRanker().fit(rows, y, groups=patient[1:])
+    with pytest.raises(InputError, match="prefit"):
+        ConformalRanker(RankRLS().fit(X, Y, qid=QID), cv="prefit").fit(X, Y, qid=QID, groups=GROUPS)
+    with pytest.raises(InputError, match="3 folds of whole queries and groups"):
+        learning_curve(RankRLS(), X, Y, qid=QID, groups=GROUPS % 2)
+
+
+def test_the_curve_and_sets_of_an_auto_ranker_keep_groups(watched):
+    rows, y, patient, qid = patients(n_patients=48, n_queries=12)
+    rows, y = np.column_stack([patient, rows]), y + np.random.default_rng(0).normal(size=y.size)
+    model = fit(rows, y, qid=qid, groups=patient, preset="fast")
+    before = Watched.n_seen
+    model.learning_curve()
+    assert Watched.n_seen > before
+    sets = ConformalRanker(AutoRanker(random_state=0, preset="fast"), coverage=0.8)
+    sets.fit(rows, y, qid=qid, groups=patient)
+    np.testing.assert_array_equal(sets.calibration_.scores, sets.estimator_.cv_predictions_)
+
+
+def test_coverage_is_measured_on_queries_of_other_groups():
+    from preflearn.model_selection._calibration import Calibration, SetChoice
+
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(40), 5)
+    held_out = Calibration(rng.normal(size=200), rng.normal(size=200), codes)
+    choice, unit = SetChoice(held_out, "best", 1, ["gap"]), rng.integers(8, size=40)
+    expected = np.empty(40, dtype=bool)
+    for query in range(40):
+        others = unit != unit[query]
+        needs = np.sort(choice.needs["gap"][others])
+        cutoff = needs[int(np.ceil(0.8 * (needs.size + 1))) - 1]
+        expected[query] = choice.needs["gap"][query] <= cutoff
+    np.testing.assert_array_equal(choice.covered(0.8, unit), expected)
+
+
+# `preflearn train --group` ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visits(tmp_path):
+    rows, y, patient, qid = patients(n_patients=40, n_queries=8)
+    lines = ["patient,clinic,a,b,c,d,e,outcome"]
+    lines += [
+        f"p{one},c{query}," + ",".join(f"{value:.4f}" for value in row) + f",{int(label)}"
+        for one, query, row, label in zip(patient, qid, rows, y, strict=True)
+    ]
+    path = tmp_path / "visits.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path, rows, y, patient, qid
+
+
+@pytest.mark.parametrize(
+    "learner", [["--set", "time_limit=5"], ["--learner", "rankrls"], ["--learner", "ranksvm"]]
+)
+@pytest.mark.parametrize("query", [["--no-query", "--drop", "clinic"], ["--query", "clinic"]])
+def test_train_holds_out_whole_groups(visits, learner, query, call):
+    path, _, y, *_ = visits
+    status, out, err = call(
+        "train",
+        path,
+        "--target",
+        "outcome",
+        "--group",
+        "patient",
+        *query,
+        *learner,
+        "-o",
+        path.with_suffix(".preflearn"),
+        "--json",
+    )
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["counts"]["groups"] == 40 and found["counts"]["rows"] == y.size
+    assert "40 groups (patient)" in found["summary"]
+    assert 0.2 < found["estimate"]["value"] < 0.75
+    assert "group" in found["estimate"]["held_out"]
+    assert "patient" not in found["data"]["names"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--group", "nobody"], "--group asks for column 'nobody'"),
+        (["--group", "outcome"], "--group outcome names a column that --target"),
+        (["--group", "patient", "--drop", "patient"], "--group patient names a column"),
+        (["--group", "item", "--no-query"], "--group asks for column 'item'"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(visits, options, message, call):
+    status, _, err = call("train", visits[0], "--target", "outcome", *options)
+    assert status == 2 and message in " ".join(err.split())
