@@ -1115,6 +1115,33 @@ def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
     return max(0.0, mean - half), min(1.0, mean + half)
 
 
+def nested_choice(tables, folds, score) -> np.ndarray:
+    """Held-out predictions at the setting that the other parts of the folds choose; ``score(rows, f)`` of some rows.
+
+    ``tables`` holds the predictions (m,) of each setting, with stronger regularisation later: ties go there.
+    """
+    numbers = np.array_split(np.arange(len(folds)), min(10, len(folds)))
+    parts = [np.concatenate([folds[k] for k in some]) for some in numbers]
+    chosen = np.full(len(tables[0]), np.nan)
+    for part in parts:
+        others = [other for other in parts if other is not part]
+        means = []
+        for f in tables:
+            scores = np.array([_or_nan(score, rows, f[rows]) for rows in others])
+            sizes = np.array([len(rows) for rows in others])[~np.isnan(scores)]
+            means.append(np.average(scores[~np.isnan(scores)], weights=sizes))
+        best = max(range(len(tables)), key=lambda k: (round(means[k], 12), k))
+        chosen[part] = tables[best][part]
+    return chosen
+
+
+def _or_nan(score, rows, f) -> float:
+    try:
+        return score(rows, f)
+    except ValueError:  # nothing to compare
+        return np.nan
+
+
 # --------------------------------------------------------------------------------------------------------------
 # Ratings
 # --------------------------------------------------------------------------------------------------------------

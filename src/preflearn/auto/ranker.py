@@ -22,7 +22,7 @@ from ..learners.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
-from ..model_selection._learner import SelfValidatingLearner
+from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
@@ -40,7 +40,7 @@ from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
 _MOST_SPARSE_COLUMNS = 2000
 
 
-class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
+class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -81,6 +81,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         Held-out score of the whole procedure, not flattered by its choices. Up to 50,000 cells of the table (rows times
         features) the procedure is repeated without each fold; beyond, for each fold all choices are made by the other
         folds. NaN, with a warning, where that can be done for fewer than two folds.
+    estimate_ : PerformanceEstimate
+        That score with a 95 % interval for new queries (new rows of a single ranking); prints itself. Not there where
+        ``best_score_`` is NaN, and not part of a saved model.
     cv_predictions_ : ndarray of shape (m,)
         The predictions that it is the score of; NaN for rows that were not looked at or whose fold is not scored.
     cv_folds_ : ndarray of int of shape (m,)
@@ -211,6 +214,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         targets, queries = read_targets(self, y, rows.shape[0]), encode_queries(qid, rows.shape[0])
         found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
+        self._forget_choice()
+        if not np.isnan(self.best_score_):
+            self._estimate = found.estimate(rows, targets, settings.scoring)
         if kept is not None:
             predictions, folds = self.cv_predictions_, self.cv_folds_
             self.cv_predictions_, self.cv_folds_ = np.full(m, np.nan), np.full(m, -1)

@@ -32,7 +32,7 @@ _ITERATED_POWERS = np.arange(-15, 4)
 # Where only refitting is possible the spectrum is not known.
 BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
 # Scores that differ by no more than this are equal.
-_SAME_SCORE = 1e-12
+SAME_SCORE = 1e-12
 # Relative precision of held-out predictions: differences below it are rounding of the algebra.
 _PRECISION = 2.0**-40
 # Predictions of several alphas that are scored in one call: few enough for the caches.
@@ -389,7 +389,7 @@ def choose(scores: np.ndarray, *grids: np.ndarray) -> tuple[int, ...]:
         raise ValueError(
             "No alpha could be scored: every held-out measure is undefined. Check qid, y and cv."
         )
-    best = np.argwhere(scores >= np.nanmax(scores) - _SAME_SCORE)
+    best = np.argwhere(scores >= np.nanmax(scores) - SAME_SCORE)
     place = max(best.tolist(), key=lambda at: tuple(grid[k] for grid, k in zip(grids, at, strict=False)))
     return tuple(place)
 

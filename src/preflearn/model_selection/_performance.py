@@ -35,7 +35,7 @@ class RocCurve(NamedTuple):
 @in_notebooks
 @dataclass(frozen=True)
 class PerformanceEstimate:
-    """An AUC or concordance on rows that the models had not seen; it can be printed or plotted.
+    """An AUC, concordance or other measure of rows that the models had not seen; it can be printed or plotted.
 
     Attributes
     ----------
@@ -43,11 +43,12 @@ class PerformanceEstimate:
     interval : tuple of two float
         95 %.
     method : str
-        "leave-pair-out", "leave-query-out", "averaged" or "pooled".
+        "leave-pair-out", "leave-query-out", "averaged" or "pooled"; "nested cross-validation" for the ``estimate_`` of
+        a search.
     n_pairs : int
-        Pairs that were compared.
+        Pairs that were compared; rows of a measure that compares none.
     measure : str
-        "AUC" or "concordance".
+        "AUC", "concordance" or another measure.
     n_rows : int
     standard_error : float
     compared : str
@@ -64,6 +65,8 @@ class PerformanceEstimate:
         Pairs that each row wins, rows of its own class included: the scores behind ``roc``.
     pooled, pooled_folds : float or None, int
         The pooled estimate of the same data, for comparison, and its number of folds.
+    counted : str
+        How many groups, queries and rows there were.
     """
 
     value: float
@@ -81,6 +84,7 @@ class PerformanceEstimate:
     tournament: np.ndarray | None = field(default=None, repr=False)
     pooled: float | None = None
     pooled_folds: int = 10
+    counted: str = ""
 
     def __repr__(self) -> str:
         low, high = self.interval
@@ -92,6 +96,7 @@ class PerformanceEstimate:
     def __str__(self) -> str:
         low, high = self.interval
         first = f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+        first += f" ({self.counted})" if self.counted else ""
         return "\n".join([first, *(_item(*remark) for remark in self._remarks())])
 
     def shown_tables(self) -> list[ShownTable]:
@@ -100,7 +105,7 @@ class PerformanceEstimate:
             (self.measure, "95 % interval", "pairs"),
             (f"{self.value:.3f}", f"{low:.3f} to {high:.3f}", f"{self.n_pairs:,}"),
         ]
-        return [ShownTable(rows), ShownTable([("", ""), *self._remarks()])]
+        return [ShownTable(rows, self.counted), ShownTable([("", ""), *self._remarks()])]
 
     def _remarks(self) -> list[tuple[str, str]]:
         """What was done, what the interval is, and what to be careful about: a word and a text each."""
@@ -123,7 +128,16 @@ class PerformanceEstimate:
         """Plain numbers, text and lists, for JSON."""
         plain: dict[str, Any] = {
             name: getattr(self, name)
-            for name in ("measure", "value", "method", "n_pairs", "n_rows", "standard_error", "pooled")
+            for name in (
+                "measure",
+                "value",
+                "method",
+                "n_pairs",
+                "n_rows",
+                "counted",
+                "standard_error",
+                "pooled",
+            )
         }
         plain["interval"] = list(self.interval)
         plain["compared"], plain["interval_method"] = self.compared, self.interval_method
@@ -153,14 +167,15 @@ class PerformanceEstimate:
 
     def _plot_spread(self, ax: Any) -> None:
         found = self.per_row if self.per_fold is None else self.per_fold
-        assert found is not None
-        values = np.sort(found[~np.isnan(found)])
+        values = np.empty(0) if found is None else np.sort(found[~np.isnan(found)])
         ax.axhspan(*self.interval, color="C0", alpha=0.15, linewidth=0)
         ax.axhline(self.value, color="C0")
         ax.axhline(0.5, color="0.7", linewidth=0.8, linestyle="--")
         ax.plot(np.arange(1, values.shape[0] + 1), values, "o", color="C1", markersize=3)
-        ax.set_ylim(-0.03, 1.03)
-        what = "rows" if self.per_fold is None else "queries" if self.method == "leave-query-out" else "folds"
+        if found is not None:
+            ax.set_ylim(-0.03, 1.03)
+        queries = self.method == "leave-query-out" or "queries" in self.counted
+        what = "rows" if self.per_fold is None else "queries" if queries else "folds"
         ax.set_xlabel(f"{what}, in order of their value")
         ax.set_ylabel(self.measure)
 
