@@ -188,7 +188,7 @@ def refuse_with_trusted(options: dict[str, Any], alpha: Any, half_life: Any, ran
     }
     for name, given in asked.items():
         if given:
-            why = "Judgements of others help (trusted) where battles differ in nothing but who met: leave {argument} out"
+            why = "Others help (trusted) where battles differ in nothing but who met: leave {argument} out"
             if name == "alpha=0":
                 why = "Maximum likelihood ({argument}=0) may have no answer with the help of others (trusted): shrink"
             raise InputError(why, argument=name.removesuffix("=0"))
