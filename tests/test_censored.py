@@ -402,8 +402,17 @@ def test_times_that_cannot_be_used(learner, y, event, message):
         (lambda: RLS().fit(X4, surv(T4, E4 > 0)), "fields event, time|RLS does not learn from censored"),
         (lambda: RankRLS().partial_fit(X4, surv(T4, E4 > 0)), "fields event, time"),
         (lambda: RankRLSCV([1.0], scoring="ndcg", cv=2).fit(X4, T4, event=E4), "scoring='ndcg'.*event"),
+        (
+            lambda: RankRLSCV([1.0], alpha_per_output=True, cv=2).fit(X4, T4, event=E4),
+            "alpha_per_output=True.*event",
+        ),
+        (
+            lambda: RankRLSCV([1.0], cv=2).fit(*a_study()[:2], event=a_study()[2]).estimate_,
+            "estimate_concordance",
+        ),
         (lambda: RankRLS().fit(X4, T4, event=E4).predict(X4, return_std=True), "censored times"),
         (lambda: concordance(T4, T4, weights="ipcw"), "with event, 'ipcw'"),
+        (lambda: disagreement_error(T4, T4, event=E4, definition="all"), "event is for definition='half'"),
         (lambda: concordance(T4, T4, event=E4, weights="uno"), "with event, 'ipcw'"),
         (lambda: concordance([3, 3, 1], [1, 2, 3], event=[1, 1, 0]), "No row is known to have outlived"),
         (lambda: time_dependent_auc(T4, T4, [2.0]), "needs events"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from oracles import censored_pairs
-from preflearn import RLS, OrderPreferenceRegressor, RankRLS, RankSVM
+from preflearn import RLS, CoRankRLS, OrderPreferenceRegressor, RankRLS, RankSVM
 from preflearn.model_selection import QueryKFold
 
 from .pairwise import all_pairs
@@ -331,6 +332,16 @@ FAMILIES: dict[str, Family] = {
         _COMMON
         | {"event": list(EVENTS), "loss": ["squared_hinge", "hinge"], "weighting": _WEIGHTINGS}
         | {"tol": [1e-12], "max_iter": [3000]},
+    ),
+    "CoRankRLS": Family(
+        partial(CoRankRLS, views=[[0, 1], [2, 1]]),
+        _UNWEIGHTED
+        | {
+            "kernel": [name for name in KERNELS if name != "precomputed"],
+            "alphas": ["own", "two"],
+            "cost": ["magnitude", "unit", "relative"],
+            "weighting": _WEIGHTINGS,
+        },
     ),
     "pipeline": Family(
         lambda **parameters: make_pipeline(StandardScaler(with_mean=False), RankRLS(**parameters)),

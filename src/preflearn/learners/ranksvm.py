@@ -393,7 +393,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
         As in `RankRLSCV`: the score of all held-out predictions, rows compared inside their query and fold.
     fold_scores_ : ndarray of shape (a, k)
         The score of each fold separately, NaN where it is not defined.
-    best_score_ : float
+    best_score_, estimate_ : as in RankRLSCV
     cv_predictions_ : ndarray of shape (a, m)
         With `keep_predictions`; after `fit_pairs` the held-out differences, shape (a, l).
     coef_, dual_coef_, basis_, basis_indices_, objective_, duality_gap_, gradient_norm_, n_iter_, n_evaluations_,

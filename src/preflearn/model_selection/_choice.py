@@ -33,7 +33,7 @@ _ITERATED_POWERS = np.arange(-15, 4)
 # Where only refitting is possible the spectrum is not known.
 BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
 # Scores that differ by no more than this are equal.
-_SAME_SCORE = 1e-12
+SAME_SCORE = 1e-12
 # Relative precision of held-out predictions: differences below it are rounding of the algebra.
 _PRECISION = 2.0**-40
 # Predictions of several alphas that are scored in one call: few enough for the caches.
@@ -117,12 +117,15 @@ class Scoring:
         Whether it is known to compare rows with each other, so that a single row has no score.
     scorer : RankingScorer or None
         The entry of the registry.
+    knows_events : bool
+        Whether y has a second column: whether the events were seen at the times of the first.
     """
 
     name: str
     measure: Callable[[np.ndarray, np.ndarray, Groups], float]
     compares_rows: bool
     scorer: RankingScorer | None = None
+    knows_events: bool = False
 
     def measure_each(self, y: np.ndarray, predictions: np.ndarray, within: Groups) -> np.ndarray:
         """`measure` of several predictions of the same y, shape (a, m, v) to (a,)."""
@@ -142,7 +145,7 @@ class Scoring:
         def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
             return scorer.measure(surv(y[:, 0], y[:, 1] > 0), f, within)
 
-        return Scoring(self.name, measure, compares_rows=True)
+        return Scoring(self.name, measure, compares_rows=True, knows_events=True)
 
     def __call__(self, y: np.ndarray, predictions: np.ndarray, within: Any) -> float:
         return self.measure(y, predictions, encode_queries(within, y.shape[0]))
@@ -404,7 +407,7 @@ def choose(scores: np.ndarray, *grids: np.ndarray) -> tuple[int, ...]:
         raise ValueError(
             "No alpha could be scored: every held-out measure is undefined. Check qid, y and cv."
         )
-    best = np.argwhere(scores >= np.nanmax(scores) - _SAME_SCORE)
+    best = np.argwhere(scores >= np.nanmax(scores) - SAME_SCORE)
     place = max(best.tolist(), key=lambda at: tuple(grid[k] for grid, k in zip(grids, at, strict=False)))
     return tuple(place)
 

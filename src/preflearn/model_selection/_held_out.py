@@ -28,13 +28,14 @@ from ..numerics.namespace import as_host
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.representations.base import PreferenceRoutine
-from ._choice import BLIND_GRID, Comparable, Scoring, auto_grid, read_grid, read_scoring, rounding_of
-from ._folds import Folds, default_cv, is_pairs, read_folds, read_preference_folds
+from ._choice import BLIND_GRID, Scoring, auto_grid, read_grid, read_scoring, rounding_of
+from ._folds import Folds, default_cv, encode_groups, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner
+from ._nested import PreferenceJudge, RowJudge
 from ._pair_holdout import pairs_to_order
 from ._problem import Problem, has_closed_form
 from ._refitting import PathProblem, RefittedProblem, with_alpha
-from ._tally import PairTally, share_in_order
+from ._tally import PairTally
 
 
 def read_problem(
@@ -73,12 +74,18 @@ class SearchScores:
         None for pairs.
     by_fold : list of ndarray of shape (a, n_test, v)
         The predictions of the test rows of each fold.
+    judge : RowJudge or PreferenceJudge, or None
+        How predictions of folds are scored.
+    scored : list of ndarray of shape (a, n_test, v)
+        The predictions that were: those that differ by rounding alone are tied where rows are compared.
     """
 
     alphas: Any
     scores: np.ndarray
     folds: Folds | None = None
     by_fold: list[np.ndarray] = field(default_factory=list)
+    judge: RowJudge | PreferenceJudge | None = None
+    scored: list[np.ndarray] = field(default_factory=list)
 
 
 class HeldOut:
@@ -238,21 +245,28 @@ class HeldOut:
         measure = self._scoring(scoring)
         folds = self._folds(cv)
         pooled = is_regressor(self.estimator) and self.problem.comparable_across_folds
-        comparable = Comparable.of(measure, folds, self._queries, pooled=pooled)
+        groups = None if self._groups is None else encode_groups(self._groups, self.n_rows)
+        judge = RowJudge(measure, folds, self._queries, self._truth, pooled, groups)
+        _ = judge.comparable  # refuses before any work
         grid = self._grid_for(folds, alphas)
         predictions = self._predictions(folds, grid)
         to_score = predictions
         if measure.compares_rows:
             to_score = self.problem.in_order(predictions, folds, grid, pooled=pooled)
-        y = self._truth
-        if per_output and self.problem.events is None:
-            outputs = [[k] for k in range(y.shape[1])]
-            each = [comparable.score(measure, y[:, k], [f[:, :, k] for f in to_score]) for k in outputs]
-            scores = np.stack(each, axis=1)
-        else:
-            scores = comparable.score(measure, y, to_score)
-            scores = scores[:, None] if per_output else scores
-        return SearchScores(grid, scores, folds, predictions)
+        scores = judge.score(to_score)
+        if per_output:
+            outputs = range(self.problem.scores.shape[1])
+            scores = np.stack(
+                [judge.of_output(k).score([f[:, :, [k]] for f in to_score]) for k in outputs], axis=1
+            )
+        return SearchScores(grid, scores, folds, predictions, judge, to_score)
+
+    def in_folds(self, found: SearchScores, scoring=None) -> SearchScores:
+        """An evaluation over folds, whose predictions can be scored part by part: of pairs, ten folds instead."""
+        if found.judge is not None:
+            return found
+        cv = None if self._groups is None else min(10, encode_groups(self._groups, self.n_rows).n_groups)
+        return self.evaluate(scoring, cv, found.alphas)
 
     def collect(self, found: SearchScores) -> Any:
         """The predictions of an evaluation over folds, one for each row as `predict` gives them."""
@@ -533,17 +547,17 @@ class HeldOutPreferences:
         grid = self.alphas(alphas)
         by_fold = self._predictions(folds, grid)
         truth = np.ones(self.n_pairs) if self._magnitude is None else self._magnitude
-        held_out = np.concatenate(folds.tests)
-        values = np.concatenate(by_fold, axis=1)[:, :, 0]
-        if off is None:
-            one_set = np.zeros(held_out.shape[0], dtype=np.int64)
-            scores = np.array([measure(truth[held_out, None], f[:, None], one_set) for f in values])
-        else:
-            shares = [
-                share_in_order(f, self._rounding(truth, alpha)) for f, alpha in zip(values, grid, strict=True)
-            ]
-            scores = np.array(shares) - off
-        return SearchScores(grid, scores, folds, by_fold)
+        groups = None if self._groups is None else encode_groups(self._groups, self.n_pairs)
+        judge = PreferenceJudge(measure, folds, truth, groups, off)
+        scored = by_fold
+        if off is not None:  # differences that are rounding are ties
+            least = np.array([self._rounding(truth, alpha) for alpha in grid])[:, None, None]
+            scored = [np.where(np.abs(one) <= least, 0.0, one) for one in by_fold]
+        return SearchScores(grid, judge.score(scored), folds, by_fold, judge, scored)
+
+    def in_folds(self, found: SearchScores, scoring=None) -> SearchScores:
+        """The evaluation itself, which is always over folds; for `HeldOut` it may not be."""
+        return found
 
     def _rounding(self, truth: np.ndarray, alpha: float) -> float:
         """Differences that are rounding of the algebra; zero where the estimator is refitted."""

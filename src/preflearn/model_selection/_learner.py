@@ -7,7 +7,7 @@ require nothing else of them. The names are private because users do not call th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,14 @@ from ..comparisons import Comparisons, Groups
 from ..comparisons.inputs import read_times, refuse_few_events
 from ..kernels.functions import Kernel
 from ..kernels.maps import NystromMap
-from ..numerics.namespace import is_device_array
+from ..numerics.namespace import as_host, is_device_array
 from ..progress import Stages
 from ..squared.problem import SquaredLossFit
 
-if TYPE_CHECKING:  # learners without pairwise losses do not import them
+if TYPE_CHECKING:  # learners without pairwise losses, or without a choice, do not import them
     from ..losses.newton import PairLossFit
     from ..losses.pairs import PairSet
+    from ._performance import PerformanceEstimate
     from ._problem import Problem
 
 
@@ -162,6 +163,48 @@ class SearchingLearner:
     def _adopt(self, model: Any) -> None:
         """Take over what the learner has learned at the chosen alpha."""
         raise NotImplementedError
+
+
+class EstimatingLearner:
+    """A learner that chooses its settings by held-out predictions, and keeps them until it is asked how good it is."""
+
+    _chosen: tuple[Callable[[np.ndarray], PerformanceEstimate], Callable[[Any], Any]] | None
+
+    @property
+    def estimate_(self) -> PerformanceEstimate:
+        """How good the model is on new data, with a 95 % interval; the choice does not flatter it.
+
+        The settings of each fold are chosen by the other folds, from the held-out predictions of the search: nothing is
+        trained again. It is computed when it is first asked for. ``best_score_`` is the largest of ``cv_scores_``, the
+        score that the choice was made by, and on average too high.
+        """
+        if "_estimate" not in vars(self):
+            chosen = vars(self).get("_chosen")
+            if chosen is None:
+                raise AttributeError(
+                    f"{type(self).__name__} has no estimate_: it is there after fit, and neither loaded models nor "
+                    "those trained on parts of the data keep the held-out predictions that it is computed from."
+                )
+            estimate, predict = chosen
+            self._estimate = estimate(np.asarray(as_host(predict(self)), dtype=float))
+            del self._chosen
+        return self._estimate
+
+    def _keep_choice(
+        self, estimate: Callable[[np.ndarray], PerformanceEstimate], predict: Callable[[Any], Any]
+    ) -> None:
+        """Keep what `estimate_` is computed by: ``predict`` gives what the fitted model predicts for its own data."""
+        self._forget_choice()
+        self._chosen = estimate, predict
+
+    def _forget_choice(self) -> None:
+        for name in ("_chosen", "_estimate"):
+            self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> Any:
+        # Predictions and references to the training data are not part of a model on disk.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in dict(state).items() if name not in ("_chosen", "_estimate")}
 
 
 class SelfValidatingLearner:

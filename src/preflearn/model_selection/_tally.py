@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,21 @@ class PairTally:
         total = float(self.pairs.sum())
         return float(self.wins.sum()) / total if total else float("nan")
 
+    @property
+    def share_per_row(self) -> np.ndarray:
+        """t_i / n_i, the placement value of each row, shape (m,); NaN where it has no pair."""
+        with np.errstate(invalid="ignore"):
+            return self.wins / self.pairs
 
-def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally:
+    def share_per_group(self, owners: Groups) -> np.ndarray:
+        """c of each fold or query, shape (n_groups,); NaN where it has no pair."""
+        wins = np.bincount(owners.codes, weights=self.wins, minlength=owners.n_groups)
+        pairs = np.bincount(owners.codes, weights=self.pairs, minlength=owners.n_groups)
+        with np.errstate(invalid="ignore"):
+            return wins / pairs
+
+
+def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups, apart: Groups | None = None) -> PairTally:
     """Count the pairs inside each group by predicted scores.
 
     Parameters
@@ -53,6 +66,9 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally
     y, scores : ndarray of shape (m,)
     owners : Groups
         Rows are compared inside a group only: the fold, the query, or all rows.
+    apart : Groups, optional
+        Rows that share one of these groups (those of a patient) are not compared with each other, unless they are all
+        that there is to compare: a fold of two groups of many rows would mostly compare rows of one of them.
 
     Notes
     -----
@@ -66,6 +82,14 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally
     >>> tally.wins.tolist(), tally.share
     ([2.0, 1.0, 0.5, 1.5], 0.625)
     """
+    if apart is not None and apart.n_groups < y.shape[0]:
+        every = tally_scores(y, scores, owners)
+        same = tally_scores(
+            y, scores, encode_queries(owners.codes * apart.n_groups + apart.codes, y.shape[0])
+        )
+        if every.n_pairs > same.n_pairs:
+            return PairTally(every.wins - same.wins, every.pairs - same.pairs)
+        return every
     grade = np.unique(y, return_inverse=True)[1].astype(np.int64)
     place = np.unique(scores, return_inverse=True)[1].astype(np.int64)
     owner = owners.codes

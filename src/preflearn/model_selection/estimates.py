@@ -35,12 +35,12 @@ from ..numerics.namespace import as_host
 from ._held_out import HeldOut
 from ._intervals import (
     TRAINED_TOGETHER,
-    freedom_of,
+    groups_of_queries,
+    interval_of_one_ranking,
     interval_over_queries,
-    most_effective,
     optimism,
-    placement_variance,
-    wilson_interval,
+    optimism_inside,
+    placement_values,
 )
 from ._performance import PerformanceEstimate, RocCurve
 from ._refitting import refit_and_predict
@@ -61,10 +61,6 @@ _SCORES_AS_GIVEN = (
 )
 # With fewer rows of a class an interval is only a rough guide.
 _FEW_OF_A_CLASS = 5
-_WITH_TRAINING = (
-    "from the placement values of the rows (DeLong), which show the luck of the test rows, widened for that of the "
-    "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
-)
 
 
 def estimate_auc(
@@ -269,11 +265,16 @@ class _Data:
             len(own) > 2 or (len(own) == 2 and not own & other) for own, other in ((low, high), (high, low))
         )
 
+    def fitted(self, qid: Any = None) -> np.ndarray:
+        """What the model trained on all rows predicts for them; takes one training."""
+        every = np.arange(self.n_rows)
+        return refit_and_predict(self.estimator, self.X, self.y, qid, every, every, groups=self.groups)
+
     @property
-    def max_effective(self) -> float:
-        """The maximum number of independent pairs that the rows, or their groups, are equivalent to."""
-        pairs = most_effective(self.order)
-        return pairs if self.owners is None else pairs * self.owners.n_groups / self.n_rows
+    def counted(self) -> str:
+        """How many there are of what: groups, rows."""
+        groups = "" if self.owners is None else f"{self.owners.n_groups:,} groups, "
+        return f"{groups}{self.n_rows:,} rows"
 
 
 # -------------------------------------------------------------------------------------------- global rankings
@@ -288,10 +289,11 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
     if method == "averaged":
         _require_both_classes(data, folds)
     scores = _predict(data, folds, across=method == "pooled")
+    of_groups = "of rows of different groups, " if data.owners is not None else ""
     if method == "averaged":
-        tally = tally_scores(data.order, scores, folds)
+        tally = tally_scores(data.order, scores, folds, data.owners)
         compared = (
-            f"{tally.n_pairs} pairs within {folds.n_groups} folds, {_folds_of(data)}; "
+            f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data)}; "
             "folds are weighted by their number of pairs"
         )
         roc = None
@@ -299,20 +301,25 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
         tally = tally_scores(data.order, scores, one_group(data.n_rows))
         compared = f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data)}"
         roc = _roc(data, scores)
-    variance = placement_variance(tally, data.classes, data.owners)
+    lost = 0.0
+    if method == "averaged":
+        lost = optimism_inside(data.order, scores, data.fitted(), folds.codes)
+    variance, interval = interval_of_one_ranking(tally, data.order, lost, data.owners)
     return PerformanceEstimate(
         value=tally.share,
-        interval=wilson_interval(tally.share, variance, data.max_effective, freedom=freedom_of(data.order)),
+        interval=interval,
         method=method,
         n_pairs=tally.n_pairs,
         measure=data.measure,
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=compared,
-        interval_method=_SCORES_AS_GIVEN + _caution(data),
-        per_fold=_share_per_group(tally_scores(data.order, scores, folds), folds),
-        per_row=_share_per_row(tally),
+        interval_method=(placement_values(data.owners) if method == "averaged" else _SCORES_AS_GIVEN)
+        + _caution(data),
+        per_fold=tally.share_per_group(folds),
+        per_row=tally.share_per_row,
         roc=roc,
+        counted=data.counted,
     )
 
 
@@ -326,7 +333,7 @@ def _caution(data: _Data) -> str:
 
 def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -> PerformanceEstimate:
     tally, tournament, lost = _hold_out_pairs(data)
-    variance = placement_variance(tally, data.classes, data.owners)
+    variance, interval = interval_of_one_ranking(tally, data.order, lost, data.owners)
     pairs = f"{tally.n_pairs} pairs of {data.n_rows} rows"
     if data.measure == "AUC":
         n_negative, n_positive = np.bincount(data.classes)
@@ -334,21 +341,20 @@ def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -
     without = "the rows of both groups" if data.groups is not None else "its two rows"
     return PerformanceEstimate(
         value=tally.share,
-        interval=wilson_interval(
-            tally.share, variance, data.max_effective, optimism=lost, freedom=freedom_of(data.order)
-        ),
+        interval=interval,
         method="leave-pair-out",
         n_pairs=tally.n_pairs,
         measure=data.measure,
         n_rows=data.n_rows,
-        standard_error=0.5 if np.isinf(lost) else float(np.sqrt(min(variance * (1 + lost), 0.25))),
+        standard_error=float(np.sqrt(variance)),
         compared=f"{pairs}, each ordered by a model trained without {without}",
-        interval_method=_WITH_TRAINING + _caution(data),
-        per_row=_share_per_row(tally),
+        interval_method=placement_values(data.owners) + _caution(data),
+        per_row=tally.share_per_row,
         roc=None if tournament is None else _roc(data, tournament),
         tournament=tournament,
         pooled=_pooled_beside(data, random, n_splits),
         pooled_folds=n_splits,
+        counted=data.counted,
     )
 
 
@@ -395,8 +401,7 @@ def _some_pairs(order: np.ndarray) -> np.ndarray:
 
 def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
     """Of the model trained on all rows, by its predictions for the same pairs; takes one training."""
-    every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, None, every, every, groups=data.groups)[pairs]
+    fitted = data.fitted()[pairs]
     return optimism(
         data.order[pairs[:, 0]] - data.order[pairs[:, 1]],
         *(
@@ -432,18 +437,6 @@ def _roc(data: _Data, scores: np.ndarray) -> RocCurve | None:
         return None
     fpr, tpr, _ = roc_curve(data.classes, scores)
     return RocCurve(fpr, tpr)
-
-
-def _share_per_group(tally: PairTally, owners: Groups) -> np.ndarray:
-    wins = np.bincount(owners.codes, weights=tally.wins, minlength=owners.n_groups)
-    pairs = np.bincount(owners.codes, weights=tally.pairs, minlength=owners.n_groups)
-    with np.errstate(invalid="ignore"):
-        return wins / pairs
-
-
-def _share_per_row(tally: PairTally) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        return tally.wins / tally.pairs
 
 
 # ------------------------------------------------------------------------------------------------- the folds
@@ -521,7 +514,7 @@ def _require_folds(data: _Data, method: str, n_splits: int) -> None:
 
 
 def _require_both_classes(data: _Data, folds: Groups) -> None:
-    pairs = tally_scores(data.order, np.zeros(data.n_rows), folds).pairs
+    pairs = tally_scores(data.order, np.zeros(data.n_rows), folds, data.owners).pairs
     if data.measure == "AUC" and (np.bincount(folds.codes, weights=pairs) == 0).any():
         raise ValueError(
             "a fold of whole groups has rows of only one class. Use a smaller n_splits, or method='leave-pair-out'."
@@ -551,15 +544,13 @@ def _estimate_queries(
         cv = "leave-query-out"
     scores = as_host(_hold_out(data, qid=qid).predict(cv))[0]
     tally = tally_scores(data.order, scores, queries)
-    per_query = _share_per_group(tally, queries)
+    per_query = tally.share_per_group(queries)
     counted = np.flatnonzero(~np.isnan(per_query))
     if counted.size == 0:
         raise ValueError("no query has two rows with different y: there is nothing to compare.")
-    clusters = _groups_of_queries(data.owners, queries, counted)
-    every = np.arange(data.n_rows)
-    fitted = refit_and_predict(data.estimator, data.X, data.y, qid, every, every, groups=data.groups)
+    clusters = groups_of_queries(data.owners, queries, counted)
     variance, interval = interval_over_queries(
-        per_query, data.order, scores, fitted, queries, clusters=clusters
+        per_query, data.order, scores, data.fitted(qid), queries, clusters=clusters
     )
     folds = "each query held out" if method == "leave-query-out" else f"{n_splits} folds of whole queries"
     independent = "queries" if clusters is None else f"{clusters.n_groups} groups of queries"
@@ -574,18 +565,10 @@ def _estimate_queries(
         compared=f"{tally.n_pairs} pairs within {counted.size} queries, {folds}; all queries have equal weight",
         interval_method=f"Student's t over the {independent}, {TRAINED_TOGETHER}",
         per_fold=per_query,
-        per_row=_share_per_row(tally),
+        per_row=tally.share_per_row,
+        counted=("" if clusters is None else f"{clusters.n_groups:,} groups, ")
+        + f"{counted.size:,} queries, {data.n_rows:,} rows",
     )
-
-
-def _groups_of_queries(owners: Groups | None, queries: Groups, counted: np.ndarray) -> Groups | None:
-    """The group of each counted query, where every query lies in one group."""
-    if owners is None:
-        return None
-    first = owners.codes[queries.order[queries.starts[:-1]]]
-    if (owners.codes != first[queries.codes]).any():
-        return None
-    return encode_queries(first[counted], counted.size)
 
 
 # ------------------------------------------------------------------------------------------- reading the arguments
