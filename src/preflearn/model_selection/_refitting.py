@@ -108,7 +108,8 @@ class _Refitting:
     ) -> np.ndarray:
         """Predictions for both rows of each pair by a model trained without the two, shape (n_alphas, p, 2, v)."""
         leaving, of_pair = sets_leaving(pairs, self.scores.shape[0], groups)
-        counter = Counter("leave_pair_out", len(leaving), "sets of rows", verbose)
+        what = "pairs" if groups is None else "pairs of groups"
+        counter = Counter("leave_pair_out", len(leaving), what, verbose)
         found = self._without(leaving, alphas, counter, "Pair")
         places = [np.searchsorted(leaving[k], pair) for k, pair in zip(of_pair, pairs, strict=True)]
         return np.stack([found[k][:, place] for k, place in zip(of_pair, places, strict=True)], axis=1)
