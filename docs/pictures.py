@@ -391,6 +391,25 @@ def speed():
 
 
 @picture
+def pairs_across_queries():
+    """Section 5.1 of the article on RankRLS: `tests/test_papers_page.py` checks the two slopes."""
+    from preflearn import RankRLS
+
+    X, scores = np.array([[2.5], [2.0], [0.5], [0.0]]), np.array([2.0, 1.0, 4.0, 3.0])
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True)
+    for ax, qid, title in zip(axes, ([1, 1, 2, 2], None), ("pairs inside queries", "all pairs"), strict=True):
+        model = RankRLS(0.01).fit(X, scores, qid=qid)
+        ends = np.array([[-0.2], [2.7]])
+        ax.plot(ends, model.predict(ends - X.mean()) + scores.mean(), color=GREY, lw=1.5)
+        for rows, colour, label in (([0, 1], BLUE, "query 1"), ([2, 3], ORANGE, "query 2")):
+            ax.plot(X[rows, 0], scores[rows], "o-", color=colour, label=label)
+        ax.set(title=f"{title}: slope {model.coef_[0]:+.2f}", xlabel="feature")
+    axes[0].set(ylabel="score")
+    axes[0].legend()
+    return figure
+
+
+@picture
 def tuning_gamma():
     from preflearn import RankRLSCV
 

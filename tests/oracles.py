@@ -1438,6 +1438,39 @@ def rating_by_newton(X, share, weight, P, cluster, n_items, margin=None):
     return _rating_summary(theta, H, P, X * pull[:, None], informed, cluster, n_items)
 
 
+def trusted_by_newton(pairs, share, unit, trusted, P, cluster, n_items):
+    """Trusted judgements whose shares are corrected by what others say of the same battles, judgement by judgement."""
+    said, people = {}, []
+    for k, (a, b) in enumerate(pairs):
+        first = share[k] if a < b else 1.0 - share[k]
+        if trusted[k]:
+            people.append((min(a, b), max(a, b), first, unit[k]))
+        else:
+            said.setdefault((min(a, b), max(a, b)), {}).setdefault(unit[k], []).append(first)
+    c, phi = np.zeros(len(people)), np.zeros(len(people))
+    for k, (a, b, _, battle) in enumerate(people):
+        others = {one: np.mean(votes) for one, votes in said.get((a, b), {}).items()}
+        both = {one for x, y, _, one in people if (x, y) == (a, b) and one in others}
+        if battle in others:
+            c[k] = others[battle] - np.mean(list(others.values()))
+            phi[k] = 1.0 - len(both) / len(others)
+    X = rating_design(n_items, [(a, b) for a, b, _, _ in people])
+    y, w = np.array([one[2] for one in people]), np.ones(len(people))
+    alone = rating_by_newton(X, y, w, P, None, n_items)
+    total = (phi * c * c).sum()
+    slope = (phi * c * (y - 1.0 / (1.0 + np.exp(-X @ alone["theta"])))).sum() / total if total else 0.0
+    kappa = min(max(slope, 0.0), 1.0)
+    found = rating_by_newton(X, y - kappa * c, w, P, cluster, n_items)
+    gain, model = kappa * (2.0 * slope - kappa), found["model"]
+    helped = model - model @ (X * (gain * phi * c * c)[:, None]).T @ X @ model
+    if cluster is not None:
+        more = (X * (gain * (1.0 - phi) * c * c)[:, None]).T @ X
+        found["covariance"] = found["covariance"] + model @ more @ model
+    else:
+        found["covariance"] = helped
+    return found | {"model": helped, "kappa": kappa}
+
+
 def davidson_by_newton(X, U, share, weight, P, Q, cluster, n_items):
     """Davidson's model as a choice among three outcomes, whose utilities are linear in all parameters together.
 

@@ -28,6 +28,7 @@ _HOMES = {
     "RankRLSCV": ".learners.search",
     "RankSVM": ".learners.ranksvm",
     "RankSVMCV": ".learners.ranksvm",
+    "Ratings": ".ratings.result",
     "TransductiveRankRLS": ".learners.transductive",
     "leaderboard": ".ratings.score_board",
     "rate": ".ratings.rating",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from .learners.transductive import TransductiveRankRLS
     from .model_selection.ordinal import OrdinalRanker
     from .ratings.rating import rate
+    from .ratings.result import Ratings as Ratings
     from .ratings.score_board import leaderboard
 
 

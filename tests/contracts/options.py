@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from preflearn import RLS, OrderPreferenceRegressor, RankRLS, RankSVM
+from preflearn import RLS, CoRankRLS, OrderPreferenceRegressor, RankRLS, RankSVM
 from preflearn.model_selection import QueryKFold
 
 from .pairwise import all_pairs
@@ -295,6 +296,16 @@ FAMILIES: dict[str, Family] = {
             "alphas": ["own", "two"],
             "epsilon": [0.0, 0.3],
             "order_weight": [1.0, 0.1],
+        },
+    ),
+    "CoRankRLS": Family(
+        partial(CoRankRLS, views=[[0, 1], [2, 1]]),
+        _UNWEIGHTED
+        | {
+            "kernel": [name for name in KERNELS if name != "precomputed"],
+            "alphas": ["own", "two"],
+            "cost": ["magnitude", "unit", "relative"],
+            "weighting": _WEIGHTINGS,
         },
     ),
     "pipeline": Family(

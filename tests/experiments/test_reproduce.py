@@ -29,6 +29,7 @@ NAMES = [
     "nystrom-cv",
     "sparse",
     "parses",
+    "parse-costs",
     "auc-estimation",
     "transductive",
     "ppi",

@@ -65,8 +65,8 @@ Settings = Annotated[
         "or auto; alpha, the shrinkage, auto or a number, where 0 is maximum likelihood; level, the probability of the "
         "intervals (0.95); anchor=ITEM=RATING gives this item this rating; ties, half (a win each way), davidson (an "
         "outcome of its own) or auto; first_side (`--first-side` or `--first-side=COLUMN`), the advantage of side a; "
-        "tie_covariates=COLUMN,... make ties likely. With --table: level, item, task, score and family name columns; "
-        "lower_is_better is yes or names of tasks.",
+        "tie_covariates=COLUMN,... make ties likely; trusted=JUDGE,... are believed, and the others help. With "
+        "--table: level, item, task, score and family name columns; lower_is_better is yes or names of tasks.",
     ),
 ]
 TableOption = Annotated[

@@ -135,6 +135,7 @@ RATING: Mapping[str, Reader] = {
     "ties": str,
     "first_side": _yes_or_column,
     "tie_covariates": _names,
+    "trusted": _names,
     "item": _name,
     "task": _name,
     "score": _name,
@@ -301,7 +302,7 @@ _SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--rea
 # Of commands whose options are not those of `train`.
 _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
            "half_life", "anchor", "alpha", "level", "goal", "ties", "first_side", "tie_covariates",
-           "item", "task", "score", "family")  # fmt: skip
+           "item", "task", "score", "family", "trusted")  # fmt: skip
 _OWN_OPTIONS = {
     "rate": {
         **{name: "--" + name.replace("_", "-") for name in _RATING},
@@ -309,4 +310,6 @@ _OWN_OPTIONS = {
         "higher_is_better": "--lower-is-better",
     }
 }
-_OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {
+    "drop", "duplicates", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS
+}  # fmt: skip

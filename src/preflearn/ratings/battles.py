@@ -64,6 +64,8 @@ class Battles:
     ties : {"half", "davidson"}
     tie_columns : ndarray of shape (l, q) or None
         What makes ties likely, the first column a constant, where ties may have a probability of their own.
+    cheap, cheap_left : ndarrays of shape (l,) or None
+        c - c̄ and φ of judgements by judges that are not trusted (`trusted`); φ is NaN where there are none.
     """
 
     items: list[Hashable]
@@ -85,6 +87,8 @@ class Battles:
     about_names: tuple[str, ...] = ()
     ties: str = "half"
     tie_columns: np.ndarray | None = None
+    cheap: np.ndarray | None = None
+    cheap_left: np.ndarray | None = None
 
     @property
     def tie_design(self) -> np.ndarray | None:
@@ -116,6 +120,8 @@ class Battles:
             rankings=None if self.rankings is None else self.rankings.take(kept),
             margin=None if self.margin is None else self.margin[kept],
             tie_columns=None if self.tie_columns is None else self.tie_columns[kept],
+            cheap=None if self.cheap is None else self.cheap[kept],
+            cheap_left=None if self.cheap_left is None else self.cheap_left[kept],
         )
 
     @property

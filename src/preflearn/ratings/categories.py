@@ -127,6 +127,7 @@ def make_boards(ratings: Ratings, categories: Any, ratio: Any, intervals: bool |
         ("features", raw.similarity is not None, "do not use features of the items"),
         ("margin", raw.margin is not None, "are of who won, not by how much"),
         ("first_side", bool(ratings.options["first_side"]), "do not model the first side"),
+        ("trusted", ratings.trusted is not None, "believe every judge"),
         ("covariates", bool(raw.covariate_names), "do not control for covariates"),
         ("ties", ratings.options["ties"] != "half", "take a tie as half a win each way"),
     ):

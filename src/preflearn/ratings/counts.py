@@ -23,7 +23,7 @@ _COLUMNS = ("a", "b", "winner", "loser", "weight")
 # What only the battles themselves can tell.
 OF_ROWS = (
     *("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life"),
-    *("first_side", "tie_covariates"),
+    *("first_side", "tie_covariates", "trusted"),
 )
 _OUTCOMES = ("model_b", "tie", "model_a")
 # Of items in a key, which holds two of them and the outcome.

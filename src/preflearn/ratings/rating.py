@@ -21,8 +21,9 @@ from .rankings import MOST_FACTORED
 from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, factorised, read_battles, read_numbers, read_ranked
 from .result import Ratings
-from .strengths import Strengths, fit_strengths
+from .strengths import MOST_DENSE, Strengths, TrustedStrengths, fit_strengths
 from .tables import MEAN_RATING, POINTS, backend_of
+from .trusted import about_prompts, refuse_with_trusted, split_trusted, worth_of_others
 
 # What `read_battles` takes.
 _READ = (
@@ -57,6 +58,7 @@ def rate(
     ties: str = "half",
     first_side: bool | str = False,
     tie_covariates: Sequence[str] = (),
+    trusted: Any = None,
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -124,6 +126,10 @@ def rate(
         (1 or true). It is added to the difference and not shrunk; `Ratings.covariates` has it in points.
     tie_covariates : sequence of str
         Columns of numbers that make ties more or less likely: ν is linear in them.
+    trusted : label or list of labels, optional
+        Judges whose judgements are believed, such as people. Those of all others, such as language models, then make
+        intervals narrower without biasing them, as far as they agree with the trusted ones about the same battles:
+        those of the same pair with the same label of ``cluster`` (or of a column ``prompt`` or ``question_id``).
 
     Returns
     -------
@@ -159,6 +165,11 @@ def rate(
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
     _check_ties(options, ranking)
+    if trusted is not None:
+        refuse_with_trusted(options, alpha, half_life, ranking)
+        return _rate_trusted(
+            battles, trusted, options, cluster, anchor, (features, kernel, item_offsets), alpha, level
+        )
     if ranking is None:
         read = read_battles(battles, **options)
     else:
@@ -167,6 +178,34 @@ def rate(
     read = _with_features(read, features, kernel, item_offsets, alpha)
     options |= {"wants_cluster": cluster, "anchor": anchor}
     return _rated(read, options, half_life, alpha, float(level), backend_of(battles))
+
+
+def _rate_trusted(
+    table: Any, trusted: Any, options: dict[str, Any], cluster: Any, anchor: Any, features: tuple[Any, Any, Any],
+    alpha: Any, level: Any,
+) -> Ratings:  # fmt: skip
+    """The ratings of the trusted judgements, with the help of the others."""
+    read = read_battles(table, **options)
+    prompt = next((name for name in read.unused if name in PROMPTS), None)
+    notes = []
+    if read.cluster is None and prompt is not None:
+        read = read_battles(table, **{**options, "cluster": prompt})
+        notes.append(about_prompts(prompt))
+    kept, rows = split_trusted(read, trusted)
+    if options["cluster"] is None:
+        kept = replace(kept, cluster=None, unused=())
+    if kept.n_items > MOST_DENSE:
+        raise InputError(
+            f"{{argument}} is for at most {MOST_DENSE:,} items: found {kept.n_items:,}", argument="trusted"
+        )
+    kept = _with_features(kept, *features, alpha)
+    asked = {**options, "ranking": None, "wants_cluster": cluster, "anchor": anchor}
+    found = _rated(kept, asked, None, alpha, float(level), backend_of(table))
+    assert isinstance(found.strengths, TrustedStrengths)
+    worth, about = worth_of_others(found.strengths, len(read))
+    if about[0] != str(worth):
+        warnings.warn(about[0], UserWarning, stacklevel=3)
+    return replace(found, trusted=worth, rows=rows, notes=[*found.notes, *notes, *about])
 
 
 def _with_features(read: Battles, features: Any, kernel: Any, item_offsets: Any, alpha: Any) -> Battles:
@@ -330,6 +369,10 @@ def rerate(ratings: Ratings, battles: Any) -> Ratings:
     """The ratings of old and new battles."""
     if ratings.raw.similarity is not None or ratings.raw.rankings is not None:
         raise ValueError("Ratings with features, or of rankings, are not updated: rate everything together.")
+    if ratings.trusted is not None:
+        raise InputError(
+            "Ratings with {argument} are not updated: rate everything together", argument="trusted"
+        )
     asked = dict(ratings.options)
     new = read_battles(battles, **{name: asked[name] for name in _READ})
     both = ratings.raw.followed_by(new)

@@ -23,6 +23,7 @@ from .ties import outcome_probabilities
 if TYPE_CHECKING:
     from .categories import CategoryRatings
     from .fragility import Fragility
+    from .trusted import TrustedJudges
 
 _SURPRISES = 10
 
@@ -44,6 +45,8 @@ class Ratings:
         As used; ``half_life`` in days, None for no decay.
     notes : list of str
         What to know before the ratings are believed.
+    trusted : TrustedJudges or None
+        What judgements of others than the ``trusted`` judges are worth.
 
     Notes
     -----
@@ -61,6 +64,8 @@ class Ratings:
     backend: Any
     options: dict[str, Any]
     notes: list[str] = field(default_factory=list)
+    trusted: TrustedJudges | None = None
+    rows: np.ndarray | None = None
     _fragility: dict[int, Fragility] = field(default_factory=dict, init=False, compare=False)
 
     # Strengths and how certain they are
@@ -401,7 +406,10 @@ class Ratings:
     @cached_property
     def surprises(self) -> Any:
         """The battles that the model without them found least likely."""
-        return self._frame(diagnostics.surprises(self.strengths, _SURPRISES))
+        found = diagnostics.surprises(self.strengths, _SURPRISES)
+        if self.rows is not None:
+            found["row"] = self.rows[found["row"]].tolist()
+        return self._frame(found)
 
     @cached_property
     def diagnostics(self) -> dict[str, Any]:
@@ -441,7 +449,10 @@ class Ratings:
         if k not in self._fragility:
             from .fragility import find_fragility
 
-            self._fragility[int(k)] = find_fragility(self.strengths, int(k))
+            found = find_fragility(self.strengths, int(k))
+            # Rows of the table, of which the trusted judgements may be a part.
+            rows = found.battles if self.rows is None else self.rows[found.battles]
+            self._fragility[int(k)] = replace(found, battles=rows)
         return self._fragility[int(k)]
 
     # Boards of parts
