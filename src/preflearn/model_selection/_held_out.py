@@ -24,7 +24,7 @@ from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
-from ..numerics.namespace import as_host
+from ..numerics.namespace import as_host, is_device_array
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.representations.base import PreferenceRoutine
@@ -51,6 +51,7 @@ def read_problem(
 
     Groups are for estimators that hold rows out themselves.
     """
+    estimator, X = after_fixed_steps(estimator, X)
     if has_closed_form(estimator):
         return Problem.read(clone(estimator), X, y, qid, sample_weight, event)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
@@ -60,6 +61,43 @@ def read_problem(
             f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
     return RefittedProblem(estimator, X, y, qid, groups, event)
+
+
+def after_fixed_steps(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The learner at the end of a pipeline and what its steps make of X, where they learn nothing from rows.
+
+    Such steps are normalisers, polynomials and functions of a row: whichever rows leave, the others are transformed as
+    before. A function that looks at other rows (their mean, say) transforms a part of the rows differently, which is
+    tried; then, and for steps that learn, the estimator and X are returned as they are.
+    """
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import _safe_indexing
+
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) < 2 or is_device_array(X):
+        return estimator, X
+    learner = estimator[-1]
+    learns_alone = has_closed_form(learner) or (
+        isinstance(learner, PathLearner) and hasattr(learner, "alpha")
+    )
+    if not learns_alone or not all(map(_is_fixed, estimator[:-1])):
+        return estimator, X
+    steps = clone(estimator[:-1])
+    Z, n_rows = steps.fit_transform(X), n_items(X)
+    for rows in (np.arange(1, n_rows), np.arange(0, n_rows, 2)):
+        part, same = steps.transform(_safe_indexing(X, rows)), _safe_indexing(Z, rows)
+        if part.shape != same.shape or (part != same).sum().sum() > 0:
+            return estimator, X
+    return learner, Z
+
+
+def _is_fixed(step: Any) -> bool:
+    """Whether a transformer learns at most the number of columns from the rows that it is fitted on."""
+    from sklearn.preprocessing import PolynomialFeatures
+    from sklearn.utils import get_tags
+
+    if isinstance(step, str) or step is None:
+        return True
+    return isinstance(step, PolynomialFeatures) or not get_tags(step).requires_fit
 
 
 @dataclass(frozen=True)

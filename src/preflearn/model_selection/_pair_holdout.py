@@ -109,6 +109,15 @@ def untied_pairs(y: np.ndarray) -> np.ndarray:
     return np.stack([i, j], axis=1)
 
 
+def sets_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> tuple[list[np.ndarray], np.ndarray]:
+    """The distinct sets of rows that leave with pairs, and the number of the set of each pair."""
+    if groups is None:
+        return rows_leaving(pairs, n_rows, None), np.arange(pairs.shape[0])
+    owners = np.sort(encode_queries(groups, n_rows).codes[pairs], axis=1)
+    _, first, number = np.unique(owners, axis=0, return_index=True, return_inverse=True)
+    return rows_leaving(pairs[first], n_rows, groups), np.ravel(number)
+
+
 def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray]:
     """The rows that leave with each pair, ascending."""
     if groups is None:

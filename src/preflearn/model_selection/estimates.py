@@ -19,6 +19,7 @@ Statistical Methods in Medical Research 28 (2019), 2975-2991.
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass
 from numbers import Integral
@@ -32,6 +33,8 @@ from sklearn.utils import check_random_state
 from ..comparisons import Groups, encode_queries, one_group
 from ..kernels.functions import n_items
 from ..numerics.namespace import as_host
+from ..numerics.threads import n_threads
+from ..squared.routes import in_words
 from ._held_out import HeldOut
 from ._intervals import (
     TRAINED_TOGETHER,
@@ -43,7 +46,7 @@ from ._intervals import (
     placement_values,
 )
 from ._performance import PerformanceEstimate, RocCurve
-from ._refitting import refit_and_predict
+from ._refitting import LONG, RefittedProblem, refit_and_predict
 from ._splitters import QueryKFold
 from ._tally import PairTally, tally_pairs, tally_scores, winners
 
@@ -68,7 +71,7 @@ def estimate_auc(
     X: Any,
     y: Any,
     *,
-    method: str = "leave-pair-out",
+    method: str | None = None,
     n_splits: int = _DEFAULT_SPLITS,
     random_state: Any = None,
     groups: Any = None,
@@ -84,9 +87,10 @@ def estimate_auc(
     X : as in the estimator's fit
     y : array-like of shape (m,)
         Two different values; the larger marks the positive rows.
-    method : {"leave-pair-out", "averaged", "pooled"}, default="leave-pair-out"
+    method : {"leave-pair-out", "averaged", "pooled"}, optional
         Each pair of a positive and a negative row held out by itself; pairs inside stratified folds; or all pairs,
-        across folds, which is biased downwards.
+        across folds, which is biased downwards. By default "leave-pair-out", or "averaged" where the pairs would take
+        more than a minute of refitting, by the time of one; the result then says so.
     n_splits : int, default=10
         Folds of "averaged" and "pooled", and of the pooled estimate that leave-pair-out prints for comparison.
     random_state : int, RandomState or None
@@ -132,8 +136,8 @@ def estimate_auc(
     """
     labels, positive = _read_classes(y, n_items(X))
     data = _Data(estimator, X, labels, positive, "AUC", groups, verbose)
-    _refuse_unknown(method, _METHODS)
-    data.require_classes(method)
+    _refuse_unknown(method or _METHODS[0], _METHODS)
+    data.require_classes(method or _METHODS[0])
     return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
@@ -163,7 +167,8 @@ def estimate_concordance(
     qid : array-like of shape (m,), optional
         The query of each row.
     method : str, optional
-        Without qid "leave-pair-out" (the default), "averaged" or "pooled". With qid "leave-query-out" (the default), or
+        Without qid "leave-pair-out" (the default, but for long refitting, as in `estimate_auc`), "averaged" or
+        "pooled". With qid "leave-query-out" (the default), or
         "averaged" over n_splits folds of whole queries; pooling would be the same, since rows of different queries are
         not compared.
     n_splits : int, default=10
@@ -199,10 +204,9 @@ def estimate_concordance(
         return _estimate_queries(
             data, encode_queries(qid, n_rows), qid, method, _read_splits(n_splits), random_state
         )
-    method = "leave-pair-out" if method is None else method
     if method == "leave-query-out":
         raise ValueError("method='leave-query-out' needs the query of each row: pass qid=...")
-    _refuse_unknown(method, _METHODS)
+    _refuse_unknown(method or _METHODS[0], _METHODS)
     return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
@@ -280,8 +284,11 @@ class _Data:
 # -------------------------------------------------------------------------------------------- global rankings
 
 
-def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> PerformanceEstimate:
-    random = check_random_state(random_state)
+def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any) -> PerformanceEstimate:
+    random, instead = check_random_state(random_state), ""
+    if method is None:
+        n_splits, instead = _folds_instead_of_pairs(data, n_splits)
+        method = "averaged" if instead else "leave-pair-out"
     if method == "leave-pair-out":
         return _leave_pair_out(data, random, n_splits)
     _require_folds(data, method, n_splits)
@@ -294,7 +301,7 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
         tally = tally_scores(data.order, scores, folds, data.owners)
         compared = (
             f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data)}; "
-            "folds are weighted by their number of pairs"
+            f"folds are weighted by their number of pairs{instead}"
         )
         roc = None
     else:
@@ -320,6 +327,26 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
         per_row=tally.share_per_row,
         roc=roc,
         counted=data.counted,
+    )
+
+
+def _folds_instead_of_pairs(data: _Data, n_splits: int) -> tuple[int, str]:
+    """The folds that are held out where leaving out every pair by refitting would take minutes, and what to say."""
+    if not isinstance(_hold_out(data).problem, RefittedProblem):
+        return n_splits, ""
+    n = data.n_rows if data.owners is None else data.owners.n_groups
+    seconds = float("inf")
+    for _ in range(2):  # what is imported or compiled on first use does not count
+        start = time.perf_counter()
+        data.fitted()
+        seconds = min(seconds, (time.perf_counter() - start) * n * (n - 1) / 2 / n_threads())
+    counts = np.bincount(data.classes).min() if data.measure == "AUC" else data.n_rows // 2
+    most = min(n_splits, int(counts), n // 2)
+    if seconds <= LONG or most < 2:
+        return n_splits, ""
+    return most, (
+        f". Leaving out every pair would take {n * (n - 1) // 2:,} trainings, {in_words(seconds)}: "
+        "method='leave-pair-out' does it"
     )
 
 
