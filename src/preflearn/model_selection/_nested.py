@@ -229,6 +229,10 @@ class RowJudge:
         return Comparable.of(scoring, folds, self.queries, pooled=self.pooled)
 
     def estimate(self, predictions: list[np.ndarray], fitted: np.ndarray) -> PerformanceEstimate:
+        if self.scoring.knows_events:
+            raise ValueError(
+                "There is no estimate_ of a search over censored times: use estimate_concordance(..., event=event)."
+            )
         comparable = self.comparable
         rows = comparable.rows[comparable.order]
         name, independent = self._independent()

@@ -17,7 +17,14 @@ from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Comparisons, Groups, encode_queries
-from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
+from ..comparisons.inputs import (
+    read_alpha,
+    read_row_weights,
+    read_scores,
+    read_times,
+    refuse_few_events,
+    surv,
+)
 from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
@@ -31,7 +38,8 @@ from ..squared.routes import callers_level, in_words
 from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid
 from ._folds import Folds
-from ._pair_holdout import sets_leaving, untied_pairs
+from ._learner import read_censored, takes
+from ._pair_holdout import order_of_rows, pairs_to_order, sets_leaving
 from ._tally import PairTally, tally_pairs
 
 if TYPE_CHECKING:
@@ -85,6 +93,7 @@ class _Refitting:
     scores: Any
     single: bool
     row_weights: np.ndarray | None = None
+    events: np.ndarray | None = None
 
     def for_order(self, *, across_folds: bool = False) -> Any:
         return self
@@ -122,8 +131,7 @@ class _Refitting:
 
     def tally_pairs(self, alphas: Sequence[Any], groups: Any, verbose: int) -> list[PairTally]:
         """For each alpha all pairs with different y, and how many are ordered as y is."""
-        y = self.scores[:, 0]
-        pairs = untied_pairs(y)
+        y, pairs = order_of_rows(self), pairs_to_order(self)
         found = self.predict_pairs(pairs, alphas, groups, verbose)
         return [tally_pairs(y, pairs, f[:, :, 0]) for f in found]
 
@@ -141,10 +149,17 @@ class RefittedProblem(_Refitting):
     queries : Groups
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, groups: Any = None) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, qid: Any, groups: Any = None, event: Any = None
+    ) -> None:
         self.estimator, self.X, self.qid, self.groups = estimator, X, qid, groups
-        self._y = y
         self.n_rows = n_items(X)
+        times, self.events = read_times(y, event)
+        if self.events is not None:
+            refuse_few_events(self.events)
+            _refuse_censored(estimator)
+            y = surv(times, self.events) if event is not None else y
+        self._y, self._times = y, times
         self.single = np.ndim(as_host(y)) == 1
         self.queries: Groups = encode_queries(qid, self.n_rows)
         if n_items(as_host(y)) != self.n_rows:
@@ -154,7 +169,7 @@ class RefittedProblem(_Refitting):
 
     @cached_property
     def scores(self) -> np.ndarray:
-        targets = np.asarray(as_host(self._y), dtype=float)
+        targets = np.asarray(as_host(self._times), dtype=float)
         return targets[:, None] if self.single else targets
 
     def read_alphas(self, alphas: Any) -> Any:
@@ -208,11 +223,14 @@ class PathProblem(_Refitting):
     X, scores, single, queries, row_weights : as in Problem
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, event: Any = None
+    ) -> None:
         self.estimator = clone(estimator)
         self.estimator._read_options()
         self.kernel: Kernel = self.estimator._read_kernel()
         self.X = read_items(self.estimator, X, self.kernel, reset=True)
+        y, self.events = read_censored(self.estimator, X, y, event)
         self.scores, self.single = read_scores(y, n_items(self.X), estimator=self.estimator)
         self.queries: Groups = encode_queries(qid, n_items(self.X))
         self.row_weights = read_row_weights(sample_weight, n_items(self.X))
@@ -237,10 +255,11 @@ class PathProblem(_Refitting):
 
     def pairs(self, rows: np.ndarray | None = None) -> list[PairSet]:
         """The pairs of all rows, or of some by themselves, of each output."""
-        if rows is None:
-            return self.estimator._score_pairs(self.scores, self.queries, self.row_weights)
+        rows = np.arange(self.n_rows) if rows is None else rows
         queries = encode_queries(self.queries.codes[rows], rows.shape[0])
         weights = None if self.row_weights is None else self.row_weights[rows]
+        if self.events is not None:
+            return [self.estimator._time_pairs(self.scores[rows], self.events[rows], queries, weights)]
         return self.estimator._score_pairs(self.scores[rows], queries, weights)
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
@@ -265,8 +284,21 @@ class PathProblem(_Refitting):
 
     def with_targets(self, y: Any) -> PathProblem:
         other = copy(self)
+        y, other.events = read_censored(self.estimator, self.X, y, None)
         other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
         return other
+
+
+def _refuse_censored(estimator: Any) -> None:
+    """Refuse an estimator of ours, or of scikit-learn, that does not learn from times and events."""
+    while hasattr(estimator, "steps") or hasattr(estimator, "estimator"):
+        estimator = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator.estimator
+    library = type(estimator).__module__.partition(".")[0]
+    if library in ("preflearn", "sklearn") and not takes(type(estimator).fit, "event"):
+        raise ValueError(
+            f"{type(estimator).__name__} does not learn from censored times: leave event out, or use RankRLS, RankSVM "
+            "or their searches."
+        )
 
 
 def with_alpha(estimator: Any, alpha: float | None) -> Any:
