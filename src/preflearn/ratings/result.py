@@ -65,7 +65,6 @@ class Ratings:
     options: dict[str, Any]
     notes: list[str] = field(default_factory=list)
     trusted: TrustedJudges | None = None
-    rows: np.ndarray | None = None
     _fragility: dict[int, Fragility] = field(default_factory=dict, init=False, compare=False)
 
     # Strengths and how certain they are
@@ -407,8 +406,8 @@ class Ratings:
     def surprises(self) -> Any:
         """The battles that the model without them found least likely."""
         found = diagnostics.surprises(self.strengths, _SURPRISES)
-        if self.rows is not None:
-            found["row"] = self.rows[found["row"]].tolist()
+        if self.raw.rows is not None:
+            found["row"] = self.raw.rows[found["row"]].tolist()
         return self._frame(found)
 
     @cached_property
@@ -450,9 +449,10 @@ class Ratings:
             from .fragility import find_fragility
 
             found = find_fragility(self.strengths, int(k))
-            # Rows of the table, of which the trusted judgements may be a part.
-            rows = found.battles if self.rows is None else self.rows[found.battles]
-            self._fragility[int(k)] = replace(found, battles=rows)
+            rows = self.raw.rows
+            if rows is not None:
+                found = replace(found, battles=rows[found.battles])
+            self._fragility[int(k)] = found
         return self._fragility[int(k)]
 
     # Boards of parts
