@@ -192,8 +192,10 @@ def test_names_that_differ_by_case_alone_are_asked_about_and_kept():
     ):
         found = rate(battles, judge="judge")
     assert found.items == ["GPT", "gpt", "x"]
-    told = [note for note in found.notes if "case alone" in note]
+    told = [note for note in found.notes if "hyphens alone" in note]
     assert "Names of items" in told[0] and "'GPT' and 'gpt'" in told[0] and "Names of judges" in told[1]
+    with pytest.warns(UserWarning, match="'GPT 4' and 'gpt-4'"):
+        rate({"winner": ["gpt-4", "GPT 4", "-"], "loser": ["x", "x", "_"]})
 
 
 def test_counts_are_taken_out_pair_by_pair():
@@ -243,7 +245,8 @@ def test_labels_that_say_nothing_are_listed_or_skipped(options):
     table = {
         "a": [f"m{k}" for k in a], "b": [f"m{k}" for k in b], "winner": np.where(size > 0, "a", "b").astype(object),
         "judge": [f"j{k}" for k in rng.integers(12, size=200)], "prompt": rng.integers(30, size=200),
-        "size": np.where(rng.random(200) < 0.1, 0.0, size), "count": rng.integers(1, 4, 200), "day": np.arange(200.0), "tempo": rng.normal(size=200),
+        "size": np.where(rng.random(200) < 0.1, 0.0, size), "count": rng.integers(1, 4, 200), "day": np.arange(200.0),
+        "tempo": rng.normal(size=200),
     }  # fmt: skip
     table["winner"][table["size"] == 0.0] = "tie"
     bad = np.zeros(200, dtype=bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -498,19 +499,19 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
 
 
 def _about_case(what: str, labels: Sequence[Hashable]) -> list[str]:
-    """Names that differ in upper and lower case alone are taken as they are, which may not be what was meant."""
+    """Names that differ in case, spaces or hyphens alone are taken as they are, which may not be what was meant."""
     folded: dict[str, list[Hashable]] = {}
     for label in labels:
         if isinstance(label, str):
-            folded.setdefault(label.casefold(), []).append(label)
+            folded.setdefault(re.sub(r"[\s_-]+", "", label.casefold()) or label, []).append(label)
     alike = [same for same in folded.values() if len(same) > 1]
     if not alike:
         return []
     shown = "; ".join(" and ".join(map(repr, same)) for same in alike[:3])
     more = f" and {len(alike) - 3:,} more" if len(alike) > 3 else ""
     return [
-        f"Names of {what} differ by upper and lower case alone and count as different {what}: {shown}{more}. Are they "
-        "the same? Write them alike."
+        f"Names of {what} differ by case, spaces or hyphens alone and count as different {what}: {shown}{more}. Are "
+        "they the same? Write them alike."
     ]
 
 

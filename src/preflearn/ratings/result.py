@@ -455,6 +455,24 @@ class Ratings:
             self._fragility[int(k)] = found
         return self._fragility[int(k)]
 
+    @cached_property
+    def findings(self) -> list[tuple[str, str, float]]:
+        from .audit import findings
+
+        return findings(self)
+
+    @property
+    def audit(self) -> Any:
+        """What looks wrong: ``defect``, ``finding`` and ``pvalue``.
+
+        Duplicate votes, copied prompts (labels of ``cluster``), bot judges, position bias, self-preference, one model
+        under two names, circles, parts that no battle connects, and times that tell results. Each is reported where
+        chance would look like it in one of 200 sound boards; what needs judges, times or clusters is looked for where
+        these are known.
+        """
+        names = ("defect", "finding", "pvalue")
+        return self._frame({name: [one[k] for one in self.findings] for k, name in enumerate(names)})
+
     # Boards of parts
     # --------------------------------------------------------------------------------------------------
 
