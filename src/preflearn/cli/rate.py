@@ -137,6 +137,8 @@ def rate(
         "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "margin": margin, **read_settings("--set", settings, RATING),
     }  # fmt: skip
+    if options.pop("skip_bad", False):
+        options["on_bad"] = "skip"
     if table:
         return rate_scores(
             battles,
@@ -148,8 +150,6 @@ def rate(
             typed(context),
         )
     refuse_settings_of_scores(options)
-    if options.pop("skip_bad", False):
-        options["on_bad"] = "skip"
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"reading {battles[0].name}")
         streamed = _is_large(battles) and not _needs_rows(options, category, battles)

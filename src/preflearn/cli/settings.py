@@ -311,6 +311,7 @@ _OWN_OPTIONS = {
         **{name: "--" + name.replace("_", "-") for name in _RATING},
         "covariates": "--covariate",
         "higher_is_better": "--lower-is-better",
+        "on_bad": "--skip-bad",
     }
 }
 _OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}
