@@ -119,7 +119,7 @@ def read_battles(
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
     if first_side is not False:
         Z = [_read_first_side(columns, first_side, sides, len(share)), *Z]
-    found = Battles(
+    read = Battles(
         items,
         pairs,
         share,
@@ -140,7 +140,7 @@ def read_battles(
         ties="half" if ties == "half" else "davidson",
         tie_columns=None if ties == "half" else _read_tie_columns(columns, tie_covariates, len(share)),
     )
-    return found.of_rows(np.flatnonzero(~np.isnan(share))) if skipped else found
+    return read.of_rows(np.flatnonzero(~np.isnan(share))) if skipped else read
 
 
 def columns_of_sides(
@@ -409,7 +409,8 @@ def _read_winners(
     if are_shares:
         _refuse_ambiguous(sides, codes, labels, place, pairs)
     share = _shares_of(labels, codes, sides, place, pairs, are_shares)
-    unknown, skipped = np.isnan(share), ()
+    skipped: tuple[str, ...] = ()
+    unknown = np.isnan(share)
     if unknown.any():
         skipped = _about_bad_labels(sides, codes[unknown], labels, n, on_bad)
     bad = [
