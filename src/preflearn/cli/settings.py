@@ -314,4 +314,6 @@ _OWN_OPTIONS = {
         "on_bad": "--skip-bad",
     }
 }
-_OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {
+    "drop", "duplicates", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS
+}  # fmt: skip
