@@ -60,7 +60,7 @@ _MOST_BLOCKS = 50
 _MOST_WAITING = 5_000_000
 METHOD = "nested cross-validation"
 FOLDS = "{:,} folds of {}, each predicted by a model that was trained without {}, {}"
-JACKKNIFE = f"jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
+JACKKNIFE = f"by the jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
 BY_OTHERS = "at the settings that the other folds choose"
 
 
