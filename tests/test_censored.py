@@ -18,10 +18,18 @@ from sklearn.preprocessing import StandardScaler
 import oracles
 from preflearn import RLS, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn.comparisons import CensoredComparisons, encode_queries
+from preflearn.comparisons.censored import lived_longer
 from preflearn.comparisons.inputs import surv
 from preflearn.losses.censored import CensoredPairs
 from preflearn.metrics import concordance, disagreement_error, get_scorer, time_dependent_auc
-from preflearn.model_selection import HeldOut, cross_val_predict, leave_pair_out, leave_pair_out_tally
+from preflearn.model_selection import (
+    HeldOut,
+    cross_val_predict,
+    estimate_concordance,
+    leave_pair_out,
+    leave_pair_out_tally,
+)
+from preflearn.model_selection._tally import tally_scores
 from preflearn.testing import check_comparisons, check_drop
 from strategies import examples
 
@@ -313,6 +321,40 @@ def test_pairs_held_out_are_those_that_can_be_compared(learner):
     assert tally.share == pytest.approx(np.mean(right))
 
 
+@examples(60)
+@given(studies(weighted=False), st.integers(0, 2**32 - 1))
+def test_a_tally_counts_the_pairs_of_each_row(study, seed):
+    scores = np.random.default_rng(seed).integers(0, 5, len(study.times)).astype(float)
+    order, owners = lived_longer(study.times, study.events) * 1.0, encode_queries(study.qid, len(scores))
+    tally = tally_scores(order, scores, owners, events=study.events)
+    wins, pairs = np.zeros((2, len(scores)))
+    for i, j in oracles.censored_pairs(study.times, study.events, study.qid):
+        right = 0.5 * (1 + np.sign(scores[j] - scores[i]))
+        wins[[i, j]] += right
+        pairs[[i, j]] += 1
+    np.testing.assert_allclose(tally.wins, wins)
+    np.testing.assert_allclose(tally.pairs, pairs)
+
+
+@pytest.mark.parametrize("learner", [RankRLS(0.5), RankRLSCV([0.1, 1.0], cv=3)], ids=str)
+def test_estimates_of_the_c_index(learner):
+    X, times, events, _ = a_study(m=16)
+    found = estimate_concordance(learner, X, times, event=events)
+    tally = leave_pair_out_tally(learner, X, times, event=events)
+    assert (found.value, found.n_pairs, found.method) == (tally.share, tally.n_pairs, "leave-pair-out")
+    assert found.interval[0] < found.value <= found.interval[1]
+    assert estimate_concordance(learner, X, surv(times, events)).value == found.value
+
+
+@pytest.mark.parametrize("method", ["averaged", "pooled"])
+def test_estimates_over_folds(method):
+    X, times, events, _ = a_study(m=60)
+    found = estimate_concordance(RankRLS(), X, times, event=events, method=method, n_splits=3, random_state=0)
+    assert found.n_pairs <= len(oracles.censored_pairs(times, events, np.zeros(60)))
+    assert 0.6 < found.value < 1
+    assert found.interval[0] < found.value < found.interval[1]
+
+
 @pytest.mark.parametrize("search", [RankRLSCV, RankSVMCV])
 @pytest.mark.parametrize("cv", [4, "leave-query-out", "leave-pair-out"])
 def test_searches_choose_by_the_c_index(search, cv):
@@ -411,6 +453,7 @@ def test_times_that_cannot_be_used(learner, y, event, message):
             "estimate_concordance",
         ),
         (lambda: RankRLS().fit(X4, T4, event=E4).predict(X4, return_std=True), "censored times"),
+        (lambda: estimate_concordance(RankRLS(), X4, T4, event=E4, qid=[0, 0, 1, 1]), "event and qid"),
         (lambda: concordance(T4, T4, weights="ipcw"), "with event, 'ipcw'"),
         (lambda: disagreement_error(T4, T4, event=E4, definition="all"), "event is for definition='half'"),
         (lambda: concordance(T4, T4, event=E4, weights="uno"), "with event, 'ipcw'"),

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -31,6 +31,8 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..comparisons.censored import lived_longer
+from ..comparisons.inputs import read_times, surv
 from ..kernels.functions import n_items
 from ..numerics.namespace import as_host
 from ..numerics.threads import n_threads
@@ -55,6 +57,8 @@ _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
 # A tournament stores two predictions of every pair of rows; it is left out above this number of pairs (4,473 rows).
 _TOURNAMENT_PAIRS = 10_000_000
+# Rows of censored times up to which every pair is left out by default, each a training of its own.
+_MOST_CENSORED = 150
 # Pairs that are drawn to estimate an optimism.
 _SAMPLE_PAIRS = 200_000
 
@@ -147,6 +151,7 @@ def estimate_concordance(
     y: Any,
     *,
     qid: Any = None,
+    event: Any = None,
     method: str | None = None,
     n_splits: int = _DEFAULT_SPLITS,
     random_state: Any = None,
@@ -166,6 +171,9 @@ def estimate_concordance(
         Scores, higher is better.
     qid : array-like of shape (m,), optional
         The query of each row.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`: the value is the C-index. Without qid. Every pair
+        takes a training of its own, so that beyond 150 rows the default is "averaged".
     method : str, optional
         Without qid "leave-pair-out" (the default, but for long refitting, as in `estimate_auc`), "averaged" or
         "pooled". With qid "leave-query-out" (the default), or
@@ -195,8 +203,17 @@ def estimate_concordance(
     PerformanceEstimate(concordance 0.8..., method='leave-query-out', n_pairs=540)
     """
     n_rows = n_items(X)
-    labels = _read_scores(y, n_rows)
+    times, events = read_times(y, event)
+    labels = _read_scores(times, n_rows)
     data = _Data(estimator, X, labels, labels, "concordance", groups, verbose)
+    if events is not None:
+        if qid is not None:
+            raise ValueError(
+                "event and qid are not supported together: leave qid out, or hold strata out by cross_val_predict and "
+                "take the concordance of its predictions."
+            )
+        data = replace(data, y=surv(times, events), order=lived_longer(times, events) * 1.0, events=events)
+        method = "averaged" if method is None and n_rows > _MOST_CENSORED else method
     if qid is not None:
         method = "leave-query-out" if method is None else method
         _refuse_query_method(method)
@@ -227,6 +244,7 @@ class _Data:
     measure: str
     groups: Any
     verbose: int
+    events: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -298,14 +316,14 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
     scores = _predict(data, folds, across=method == "pooled")
     of_groups = "of rows of different groups, " if data.owners is not None else ""
     if method == "averaged":
-        tally = tally_scores(data.order, scores, folds, data.owners)
+        tally = tally_scores(data.order, scores, folds, data.owners, data.events)
         compared = (
             f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data)}; "
             f"folds are weighted by their number of pairs{instead}"
         )
         roc = None
     else:
-        tally = tally_scores(data.order, scores, one_group(data.n_rows))
+        tally = tally_scores(data.order, scores, one_group(data.n_rows), events=data.events)
         compared = f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data)}"
         roc = _roc(data, scores)
     lost = 0.0
@@ -390,7 +408,7 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None, float]:
     m = data.n_rows
     if m * (m - 1) // 2 > _TOURNAMENT_PAIRS:
         tally = _hold_out(data).tally()[0]
-        return tally, None, _optimism(data, *_predict_pairs(data, _some_pairs(data.order)))
+        return tally, None, _optimism(data, *_predict_pairs(data, _some_pairs(data)))
     if data.measure != "AUC":
         pairs, predictions = _predict_pairs(data, None)
         tournament = None
@@ -420,10 +438,14 @@ def _predict_pairs(data: _Data, pairs: np.ndarray | None) -> tuple[np.ndarray, n
     return as_host(pairs), as_host(predictions)[0]
 
 
-def _some_pairs(order: np.ndarray) -> np.ndarray:
+def _some_pairs(data: _Data) -> np.ndarray:
     """Enough pairs with different y for a correlation."""
+    order = data.order
     pairs = np.random.default_rng(0).integers(order.shape[0], size=(_SAMPLE_PAIRS, 2))
-    return pairs[order[pairs[:, 0]] != order[pairs[:, 1]]]
+    pairs = pairs[order[pairs[:, 0]] != order[pairs[:, 1]]]
+    if data.events is None:
+        return pairs
+    return pairs[data.events[np.where(order[pairs[:, 0]] < order[pairs[:, 1]], pairs[:, 0], pairs[:, 1])]]
 
 
 def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
@@ -446,7 +468,8 @@ def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) ->
     for fold in range(folds.n_groups):
         if set(np.unique(data.classes[folds.codes != fold]).tolist()) != everything:
             return None
-    return tally_scores(data.order, _predict(data, folds, across=True), one_group(data.n_rows)).share
+    scores = _predict(data, folds, across=True)
+    return tally_scores(data.order, scores, one_group(data.n_rows), events=data.events).share
 
 
 def _predict(data: _Data, folds: Groups, *, across: bool) -> np.ndarray:
@@ -541,7 +564,7 @@ def _require_folds(data: _Data, method: str, n_splits: int) -> None:
 
 
 def _require_both_classes(data: _Data, folds: Groups) -> None:
-    pairs = tally_scores(data.order, np.zeros(data.n_rows), folds, data.owners).pairs
+    pairs = tally_scores(data.order, np.zeros(data.n_rows), folds, data.owners, data.events).pairs
     if data.measure == "AUC" and (np.bincount(folds.codes, weights=pairs) == 0).any():
         raise ValueError(
             "a fold of whole groups has rows of only one class. Use a smaller n_splits, or method='leave-pair-out'."
