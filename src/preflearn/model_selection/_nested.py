@@ -60,7 +60,7 @@ _MOST_BLOCKS = 50
 _MOST_WAITING = 5_000_000
 METHOD = "nested cross-validation"
 FOLDS = "{:,} folds of {}, each predicted by a model that was trained without {}, {}"
-JACKKNIFE = f"jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
+JACKKNIFE = f"by the jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
 BY_OTHERS = "at the settings that the other folds choose"
 
 
@@ -229,6 +229,10 @@ class RowJudge:
         return Comparable.of(scoring, folds, self.queries, pooled=self.pooled)
 
     def estimate(self, predictions: list[np.ndarray], fitted: np.ndarray) -> PerformanceEstimate:
+        if self.scoring.knows_events:
+            raise ValueError(
+                "There is no estimate_ of a search over censored times: use estimate_concordance(..., event=event)."
+            )
         comparable = self.comparable
         rows = comparable.rows[comparable.order]
         name, independent = self._independent()
@@ -338,9 +342,9 @@ class PreferenceJudge:
         else:
             share = value + self.off
             variance = mean_interval(right, owners)[0]
-            low, high = wilson_interval(
-                share, variance, owners.n_groups, optimism=lost, freedom=owners.n_groups - 1
-            )
+            # Where all are right (or wrong), nothing is known about how much those of a group resemble each other.
+            most = owners.n_groups if share in (0.0, 1.0) else n
+            low, high = wilson_interval(share, variance, most, optimism=lost, freedom=owners.n_groups - 1)
             variance *= widening(lost)
             interval = low - self.off, high - self.off
             method = f"Wilson's form for a share of independent {of}, {TRAINED_TOGETHER}"
