@@ -136,6 +136,7 @@ RATING: Mapping[str, Reader] = {
     "first_side": _yes_or_column,
     "tie_covariates": _names,
     "trusted": _names,
+    "skip_bad": _yes_or_no,
     "item": _name,
     "task": _name,
     "score": _name,
@@ -168,7 +169,7 @@ def spelled_out(arguments: Sequence[str]) -> list[str]:
         if option is None or not name.startswith("--"):
             out.append(one)
             continue
-        if key in ("within_queries", "first_side", "lower_is_better"):
+        if key in ("within_queries", "first_side", "lower_is_better", "skip_bad"):
             value = value or "yes"
         elif not equals:
             value = next(rest, "")
@@ -263,6 +264,8 @@ def as_option(remedy: Remedy, command: str = "") -> str | None:
     """
     if remedy.argument == "query" and remedy.has_value and remedy.value is None:
         return f"--no-query {remedy.purpose}".rstrip()
+    if remedy.argument == "on_bad":
+        return f"--skip-bad {remedy.purpose}".rstrip()
     value = remedy.value if remedy.has_value else ""
     own = _OWN_OPTIONS.get(command, {})
     known = own if own else _OPTIONS
@@ -308,6 +311,7 @@ _OWN_OPTIONS = {
         **{name: "--" + name.replace("_", "-") for name in _RATING},
         "covariates": "--covariate",
         "higher_is_better": "--lower-is-better",
+        "on_bad": "--skip-bad",
     }
 }
 _OPTIONS = {
