@@ -438,3 +438,14 @@ def test_train_holds_out_whole_groups(visits, learner, query, call):
 def test_a_group_that_cannot_be_is_refused(visits, options, message, call):
     status, _, err = call("train", visits[0], "--target", "outcome", *options)
     assert status == 2 and message in " ".join(err.split())
+
+
+@pytest.mark.parametrize("search", [RankRLSCV, RankSVMCV, RLSCV])
+def test_searches_choose_where_every_group_has_one_label(search) -> None:
+    """Rows of one group cannot be compared with each other: several groups are held out together."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(30), 4)
+    X = rng.normal(size=(30, 3))[groups] + 0.1 * rng.normal(size=(120, 3))
+    y = (X @ [1.0, -1.0, 0.5])[::4].round(1)[groups]
+    model = search(alphas=[0.1, 10.0]).fit(X, y, groups=groups)
+    assert np.isfinite(model.cv_scores_).all() and model.best_score_ > 0.9

@@ -218,7 +218,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         The grid; "auto" takes 31 powers of two placed by the spectrum of the kernel.
     cv : str, int, splitter, iterable or None, default=None
         As in `preflearn.model_selection.cross_val_predict`, and ``"leave-pair-out"`` for a global ranking. None is
-        leave-query-out with qid, leave-group-out with groups, else ten folds.
+        leave-query-out with qid, else ten folds, of whole groups with groups.
     scoring : str, callable or None, default=None
         A name of `preflearn.metrics.get_scorer` ("ndcg@10"), a scorer, or a function of (y, scores, qid) where
         greater is better; None is the concordance. Rows are compared only where one model predicts them: inside the

@@ -153,12 +153,22 @@ def read_preference_folds(cv: Any, n_pairs: int, *, groups: Any = None) -> Folds
 
 
 def default_cv(n_rows: int, *, qid: Any, groups: Any, regression: bool = False) -> Any:
-    """The folds of ``cv=None``: whole queries, whole groups, else ten folds (single rows for a regression)."""
+    """The folds of ``cv=None``: whole queries, else ten folds, of whole groups where there are groups.
+
+    For a regression, which compares no rows, single groups or rows.
+    """
     if regression:
         return "leave-one-out" if groups is None else "leave-group-out"
     if qid is not None and encode_queries(qid, n_rows).n_groups > 1:
         return "leave-query-out"
-    return shuffled_folds(n_rows) if groups is None else "leave-group-out"
+    if groups is None:
+        return shuffled_folds(n_rows)
+    owners = encode_groups(
+        groups, n_rows
+    )  # rows of one group often have one label: several are held out together
+    n_folds = max(2, min(10, owners.n_groups // 2))
+    folds = QueryKFold(n_folds, shuffle=True, random_state=0)
+    return [test for _, test in folds.split(np.empty((n_rows, 0)), qid=owners.codes)]
 
 
 def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:

@@ -234,7 +234,7 @@ class HeldOut:
         Parameters
         ----------
         cv : str, int, splitter, iterable or None, default=None
-            As in `cross_val_predict`. None is leave-query-out with qid, leave-group-out with groups, else ten folds,
+            As in `cross_val_predict`. None is leave-query-out with qid, else ten folds, of whole groups with groups,
             or leave-one-out for a regressor.
         alphas : None, "auto", float or sequence of float
             None is the alpha of the estimator.
