@@ -19,10 +19,11 @@ from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
-from ..numerics.namespace import as_host
-from ..progress import Counter
+from ..numerics.namespace import as_host, is_device_array
+from ..progress import Counter, Stages
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
+from ..squared.representations import FullKernel, Inputs
 from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid
 from ._folds import Folds
@@ -390,11 +391,14 @@ def refit_task(
     -------
     list of ndarray of shape (n_alphas, n_fold, v)
     """
-    predictions = []
+    predictions: list[np.ndarray] = []
+    K = _kernel_of_all(problem, task, n_trainings=len(folds) * len(alphas))
     for number, left in enumerate(folds):
         rest = rows_outside(problem.n_rows, left)
         kept = task.take(rest)
-        if problem.feature_map is not None and len(alphas) > 1:
+        if K is not None:
+            predictions.append(_refit_kernel(problem, K, kept, rest, left, alphas))
+        elif problem.feature_map is not None and len(alphas) > 1:
             predictions.append(_refit_path(problem, kept, rest, left, alphas))
         else:
             values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
@@ -402,6 +406,33 @@ def refit_task(
         if on_fold is not None:
             on_fold(number + 1)
     return predictions
+
+
+def _kernel_of_all(problem: Problem, task: Comparisons, n_trainings: int) -> np.ndarray | None:
+    """The kernel matrix of all rows, where several trainings take parts of it; None for other representations."""
+    if problem.feature_map is not None or is_device_array(problem.X) or n_trainings < 2:
+        return None
+    if problem.kernel.is_linear or problem.plan(task).solver != "dual":
+        return None
+    return problem.inputs.kernel_matrix()
+
+
+def _refit_kernel(
+    problem: Problem,
+    K: np.ndarray,
+    task: Comparisons,
+    rest: np.ndarray,
+    left: np.ndarray,
+    alphas: Sequence[float],
+) -> np.ndarray:
+    """Every alpha of the full kernel trained on the rows that stay."""
+    own = np.take(np.take(K, rest, axis=0), rest, axis=1)
+    trained = FullKernel(Inputs(own, Kernel("precomputed")), [task], Stages(None))
+    coef = trained.coefficients(alphas)
+    f = K[np.ix_(left, rest)] @ coef
+    if problem.intercept:
+        f = f + _mean_over(problem, rest, problem.scores[rest] - own @ coef)[:, None, :]
+    return f
 
 
 def _refit_path(
