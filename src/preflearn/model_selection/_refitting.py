@@ -19,6 +19,7 @@ from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
+from ..numerics.memory import require_memory
 from ..numerics.namespace import as_host, is_device_array
 from ..progress import Counter, Stages
 from ..squared.holdout.base import rows_outside
@@ -398,7 +399,7 @@ def refit_task(
         kept = task.take(rest)
         if K is not None:
             predictions.append(_refit_kernel(problem, K, kept, rest, left, alphas))
-        elif problem.feature_map is not None and len(alphas) > 1:
+        elif len(alphas) > 1 and (problem.feature_map is not None or _has_columns(problem, task)):
             predictions.append(_refit_path(problem, kept, rest, left, alphas))
         else:
             values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
@@ -414,7 +415,14 @@ def _kernel_of_all(problem: Problem, task: Comparisons, n_trainings: int) -> np.
         return None
     if problem.kernel.is_linear or problem.plan(task).solver != "dual":
         return None
+    require_memory(3 * 8 * problem.n_rows**2, f"refitting with the full kernel of {problem.n_rows} rows")
     return problem.inputs.kernel_matrix()
+
+
+def _has_columns(problem: Problem, task: Comparisons) -> bool:
+    """Whether the columns of a dense X are the features."""
+    on_host = not is_device_array(problem.X)
+    return on_host and problem.inputs.is_dense_linear and problem.plan(task).solver == "primal"
 
 
 def _refit_kernel(
@@ -438,11 +446,13 @@ def _refit_kernel(
 def _refit_path(
     problem: Problem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
 ) -> np.ndarray:
-    """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
-    # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
-    X, kernel = problem.X, problem.kernel
-    feature_map = clone(problem.feature_map).set_params(basis=rest[problem.basis_among(rest)], n_basis=None)
-    every = feature_map.fit_items(X, kernel).map_items(X, kernel)
+    """Every alpha of a linear function of features, trained on the rows that stay from one pass over them."""
+    every, kernel = problem.X, problem.kernel
+    if problem.feature_map is not None:
+        # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
+        basis = rest[problem.basis_among(rest)]
+        feature_map = clone(problem.feature_map).set_params(basis=basis, n_basis=None)
+        every = feature_map.fit_items(problem.X, kernel).map_items(problem.X, kernel)
     features = every[rest].astype(np.float64, copy=False)
     weights = np.stack(solve_primal_path(features, task, alphas))
     f = every[left] @ weights
