@@ -7,13 +7,14 @@ truth is what new rows or queries show, by formula or on many fresh ones.
     estimate_auc          with 3, 5 and 15 rows of the smaller class (more kernels and features in ``auc_intervals.py``)
     evaluate_scores       concordance, NDCG@10, MAP and MRR of given scores; clustered rows; all queries perfect
     compare_rankers       the share of equally good pairs of rankers between which it finds no difference at 5 %
-    AutoRanker            the interval that ``preflearn train`` gives for its held-out score
+    estimate_             of searches and of AutoRanker, for new queries, rows, groups or preferences; and the interval
+                          over the queries that takes folds as a test set
     feature_influence     of a useful and of a useless feature, for a fixed model
     learning_curve        the score with all queries of a fold
     BradleyTerry          posterior of the difference of two items, 95 % of a normal distribution
     difference_std        the same for RankRLS
 
-    python benchmarks/coverage.py [--quick] [--repeats DATA_SETS] [--only NAME]
+    python benchmarks/coverage.py [--quick] [--repeats DATA_SETS] [--only PATTERN [--to RESULTS]]
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ if __name__ != "__main__":
     raise ImportError("benchmarks/coverage.py is a script, not the package coverage")
 
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.base import clone
 
 from _harness import arguments, coverage_of, write_results
-from preflearn import AutoRanker, BradleyTerry, RankRLS
-from preflearn.comparisons import encode_queries
+from preflearn import RLSCV, AutoRanker, BradleyTerry, RankRLS, RankRLSCV
 from preflearn.inspection import feature_influence
 from preflearn.metrics import concordance, get_scorer
 from preflearn.model_selection import (
@@ -42,9 +44,9 @@ from preflearn.model_selection import (
     evaluate_scores,
     learning_curve,
 )
-from preflearn.model_selection._intervals import interval_over_queries, mean_interval
+from preflearn.model_selection._intervals import mean_interval, wilson_interval
 
-STRENGTH = {"none": 0.0, "medium": 0.4, "strong": 1.5, "all": 30.0}
+STRENGTH = {"none": 0.0, "weak": 0.2, "medium": 0.4, "strong": 1.5, "all": 30.0}
 UNEQUAL = (2, 3, 5, 10, 30)
 NEW_QUERIES = 400
 # Coverages outside of this range have a reason on the page.
@@ -61,6 +63,12 @@ class Cell(NamedTuple):
     setting: str
     one: Callable[[np.random.Generator], Found]
     share: float = 1.0  # of the repeats, for slow ones
+
+
+def true_concordance(coef: np.ndarray, strength: float) -> float:
+    """Of a linear model, where y is this multiple of the first of independent normal features, and normal noise."""
+    share = coef[0] / np.linalg.norm(coef)  # of the first feature in the prediction
+    return float(0.5 + np.arcsin(share * strength / np.sqrt(strength**2 + 1)) / np.pi)
 
 
 class Ranking(NamedTuple):
@@ -89,9 +97,7 @@ class Ranking(NamedTuple):
 
     def truth(self, rng: np.random.Generator, model: Any) -> float:
         if self.kernel == "linear":
-            share = model.coef_[0] / np.linalg.norm(model.coef_)  # of the first feature in the prediction
-            strength = STRENGTH[self.signal]
-            return float(0.5 + np.arcsin(share * strength / np.sqrt(strength**2 + 1)) / np.pi)
+            return true_concordance(model.coef_, STRENGTH[self.signal])
         qid = np.repeat(np.arange(NEW_QUERIES), 10)
         X, y = self.draw(rng, qid)
         return concordance(y, model.predict(X), qid)
@@ -156,37 +162,82 @@ def no_difference(queries: int, rows: int) -> Callable[[np.random.Generator], Fo
     return one
 
 
-def automatic(signal: float) -> Callable[[np.random.Generator], Found]:
-    """A nonlinear function of two of ten features, 20 queries; beside the interval Student's over the queries."""
+class Search(NamedTuple):
+    """A search, or the automatic ranker, on data of which it knows queries, groups of a single ranking, or neither."""
 
-    def targets(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
-        return signal * (np.sin(2 * X[:, 0]) + (X[:, 1] > 0)) + rng.normal(size=len(X))
+    model: Any
+    signal: str
+    units: int
+    of: str = "queries"  # "rows": a single ranking; "groups": one whose rows come in groups of ten
+    curved: bool = False
+    within: float = 0.0  # the share of the variance of features and labels that a group has in common
+
+    def draw(self, rng: np.random.Generator, units: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        size = 1 if self.of == "rows" else 10
+        owner = np.repeat(np.arange(units), size)
+        X, noise = rng.normal(size=(owner.size, 5)), rng.normal(size=owner.size)
+        if self.within:
+            X = self.within**0.5 * rng.normal(size=(units, 5))[owner] + (1 - self.within) ** 0.5 * X
+            noise = self.within**0.5 * rng.normal(size=units)[owner] + (1 - self.within) ** 0.5 * noise
+        f = np.sin(2 * X[:, 0]) + (X[:, 1] > 0) if self.curved else X[:, 0]
+        labels = {"queries": {"qid": owner}, "groups": {"groups": owner}, "rows": {}}[self.of]
+        return X, STRENGTH[self.signal] * f + noise, labels
+
+    def one(self, rng: np.random.Generator) -> Found:
+        X, y, labels = self.draw(rng, self.units)
+        model = clone(self.model).fit(X, y, **labels)
+        found = model.estimate_
+        if hasattr(model, "coef_"):  # of rows of different groups, where there are groups
+            truth = true_concordance(model.coef_, STRENGTH[self.signal])
+        else:
+            new, y_new, labels = self.draw(rng, 2000)
+            scores = model.predict(new, **labels) if isinstance(model, AutoRanker) else model.predict(new)
+            truth = concordance(y_new, scores, **labels)
+        plain = found.interval if self.of != "queries" else mean_interval(found.per_fold)[1]
+        return found.value, truth, *found.interval, *plain
+
+
+def searched_preferences(signal: float, answers: int) -> Callable[[np.random.Generator], Found]:
+    """Preferences between pairs of 60 items; the truth is the share of all pairs in the right order."""
 
     def one(rng: np.random.Generator) -> Found:
-        X, qid = rng.normal(size=(200, 10)), np.repeat(np.arange(20), 10)
-        new, new_qid = rng.normal(size=(4000, 10)), np.repeat(np.arange(400), 10)
-        y = targets(rng, X)
-        model = AutoRanker(random_state=0).fit(X, y, qid=qid)
-        values = concordance(y, model.cv_predictions_, qid, per_query=True).values
-        fitted = model.predict(X, qid=qid)
-        interval = interval_over_queries(values, y, model.cv_predictions_, fitted, encode_queries(qid, 200))[
-            1
-        ]
-        truth = concordance(targets(rng, new), model.predict(new, qid=new_qid), new_qid)
-        return model.best_score_, truth, *interval, *mean_interval(values)[1]
+        X = rng.normal(size=(60, 5))
+        pairs = np.array([rng.choice(60, 2, replace=False) for _ in range(answers)])
+
+        def won(pairs: np.ndarray) -> np.ndarray:
+            return signal * (X[pairs[:, 0], 0] - X[pairs[:, 1], 0]) + rng.logistic(size=len(pairs)) > 0
+
+        pairs = np.where(won(pairs)[:, None], pairs, pairs[:, ::-1])
+        model = RankRLSCV().fit_pairs(X, pairs)
+        new = rng.integers(60, size=(20_000, 2))
+        new = new[new[:, 0] != new[:, 1]]
+        f = model.predict(X)
+        truth = float(np.mean(won(new) == (f[new[:, 0]] > f[new[:, 1]])))
+        found = model.estimate_
+        n = len(pairs)
+        return (
+            found.value,
+            truth,
+            *found.interval,
+            *wilson_interval(found.value, found.value * (1 - found.value) / n, n),
+        )
 
     return one
 
 
-def influence(feature: int, queries: int) -> Callable[[np.random.Generator], Found]:
-    """What a fixed model loses when a feature is shuffled inside queries; the truth from 3,000 queries."""
+def influence(
+    feature: int, queries: int, *, one_ranking: bool = False
+) -> Callable[[np.random.Generator], Found]:
+    """What a fixed model loses when a feature is shuffled inside queries (of one ranking); truth of 3,000 queries."""
     setting = Ranking(3, "medium", queries, 10)
     model = RankRLS().fit([[0.0, 0, 0], [1.0, 0.3, 0]], [0.0, 1.0])
 
     def measured(rng: np.random.Generator, n: int) -> Any:
         qid = np.repeat(np.arange(n), 10)
         X, y = setting.draw(rng, qid)
-        return feature_influence(model, X, y, qid=qid, n_repeats=5, random_state=0)
+        return feature_influence(
+            model, X, y, qid=None if one_ranking else qid, n_repeats=5, random_state=int(rng.integers(2**31))
+        )
 
     truth = float(measured(np.random.default_rng(1), 3000).values[feature])
 
@@ -219,6 +270,28 @@ def curve(queries: int) -> Callable[[np.random.Generator], Found]:
             found.scores[-1] - found.errors[-1],
             found.scores[-1] + found.errors[-1],
         )
+
+    return one
+
+
+def extended_curve(queries: int, features: int, signal: float) -> Callable[[np.random.Generator], Found]:
+    """The score with ten times the queries, by the power law; the truth from models trained on that many."""
+    most = 10 * (queries - -(-queries // 3))
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X, qid = rng.normal(size=(8 * n, features)), np.repeat(np.arange(n), 8)
+        return X, signal * X[:, 0] + rng.normal(size=8 * n), qid
+
+    def trained(rng: np.random.Generator) -> float:
+        X, y, qid = draw(rng, most)
+        return true_concordance(RankRLS(10.0).fit(X, y, qid=qid).coef_, signal)
+
+    truth = float(np.mean([trained(np.random.default_rng(seed)) for seed in range(20)]))
+
+    def one(rng: np.random.Generator) -> Found:
+        X, y, qid = draw(rng, queries)
+        found = learning_curve(RankRLS(10.0), X, y, qid=qid).extend()
+        return found.scores[0], truth, found.low[0], found.high[0]
 
     return one
 
@@ -298,13 +371,23 @@ def cells() -> Iterator[Cell]:
         yield Cell(
             "compare_rankers", f"{queries} queries of {rows}, no difference", no_difference(queries, rows)
         )
-    for signal in (0.0, 0.5):
-        yield Cell("AutoRanker", f"20 queries of 10, signal {signal:g}", automatic(signal), 0.1)
+    yield from cells_of_searches()
     for feature, queries in itertools.product((0, 1), (10, 50)):
         what = "useful" if feature == 0 else "useless"
         yield Cell("feature_influence", f"{what} feature, {queries} queries", influence(feature, queries))
+        name = f"{what} feature, one ranking of {10 * queries} rows"
+        yield Cell("feature_influence", name, influence(feature, queries, one_ranking=True))
     for queries in (30, 90):
         yield Cell("learning_curve", f"last point, {queries} queries", curve(queries))
+    for queries, features, signal in (
+        (30, 10, 0.3),
+        (30, 40, 0.3),
+        (30, 10, 1.0),
+        (90, 40, 0.3),
+        (90, 20, 0.15),
+    ):
+        name = f"ten times {queries} queries, {features} features, signal {signal:g}"
+        yield Cell("learning_curve", name, extended_curve(queries, features, signal))
     for answers in (20, 100, 1000):
         yield Cell("BradleyTerry", f"10 items, {answers} answers", strengths_of_items(answers))
     for signal, queries, rows in itertools.product(("none", "medium", "strong"), (20, 100), (5, "unequal")):
@@ -315,6 +398,28 @@ def cells() -> Iterator[Cell]:
         )
 
 
+def cells_of_searches() -> Iterator[Cell]:
+    rbf = RankRLSCV(kernel="rbf", gamma=0.1)
+    for signal, units in itertools.product(("none", "weak", "strong"), (20, 60, 150)):
+        several = [
+            ("RankRLSCV", Search(RankRLSCV(), signal, units), 1.0),
+            ("RankRLSCV, rbf, curved", Search(rbf, signal, units, curved=True), 0.5 if units < 150 else 0.25),
+            ("RankRLSCV, one ranking", Search(RankRLSCV(), signal, 10 * units, "rows"), 0.5),
+            ("RLSCV, one ranking", Search(RLSCV(scoring="concordance"), signal, 2 * units, "rows"), 0.5),
+        ]
+        for within in (0.0, 0.3, 0.9):
+            grouped = Search(RankRLSCV(cv=5), signal, units, "groups", within=within)
+            several.append((f"RankRLSCV, one ranking, {within:g} shared in groups", grouped, 0.5))
+        for name, one, share in several:
+            yield Cell("estimate_", f"{name}, signal {signal}, {one.units} {one.of}", one.one, share)
+    for signal, units in itertools.product(("none", "medium"), (20, 60)):
+        model = Search(AutoRanker(random_state=0), signal, units, curved=True)
+        yield Cell("estimate_", f"AutoRanker, curved, signal {signal}, {units} queries", model.one, 0.1)
+    for signal, answers in itertools.product((0.0, 1.0), (50, 200)):
+        name = f"RankRLSCV.fit_pairs, signal {signal:g}, {answers} preferences"
+        yield Cell("estimate_", name, searched_preferences(signal, answers), 0.5)
+
+
 def covered(cell: Cell, data_sets: int, seed: int) -> dict:
     rng = np.random.default_rng(seed)
     found = [cell.one(rng) for _ in range(max(2, round(cell.share * data_sets)))]
@@ -323,15 +428,20 @@ def covered(cell: Cell, data_sets: int, seed: int) -> dict:
         return {"interval": cell.interval, "setting": cell.setting} | {
             key: value for key, value in coverage_of(found, "same").items() if not key.endswith("_same")
         }
-    return {"interval": cell.interval, "setting": cell.setting} | coverage_of(found, "student")
+    results = coverage_of(found, "student")
+    if cell.interval == "estimate_":  # of the procedure: the mean of the models that it trains
+        results["coverage_of_procedure"] = coverage_of(
+            [(one[0], results["true_value"], *one[2:]) for one in found], "student"
+        )["coverage"]
+    return {"interval": cell.interval, "setting": cell.setting} | results
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    options = arguments(__doc__, repeats=400, only="")
+    options = arguments(__doc__, repeats=400, only="", to="")
     results = []
     for number, cell in enumerate(cells()):
-        if options.only and options.only not in cell.interval:
+        if not re.search(options.only, f"{cell.interval}: {cell.setting}"):
             continue
         found = covered(cell, 3 if options.quick else options.repeats, seed=number)
         results.append(found)
@@ -349,8 +459,8 @@ def main() -> None:
             f"{name}: {shares.mean():.3f} on average, {shares.min():.3f} to {shares.max():.3f}; "
             f"{inside:.0%} in 0.92..0.99"
         )
-    if not options.quick and not options.only:
-        write_results("coverage", *results)
+    if not options.quick and (options.to or not options.only):
+        write_results(options.to or "coverage", *results)
 
 
 if __name__ == "__main__":

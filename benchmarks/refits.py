@@ -44,7 +44,6 @@ KINDS = [
     ("unit", "exclude", "two classes"),
     ("relative", "exclude", "near ties"),
 ]
-WEIGHTINGS = ["pair", "item", "query"]
 FOLDS = ["2 interleaved", "10 interleaved", "20 single rows", "10 of queries", "single queries"]
 N_ALPHAS = [1, 7]
 
@@ -103,14 +102,15 @@ def compare(shape: dict[str, Any], kind: tuple[str, str, str], weighting: str, f
 
 
 def main() -> None:
-    options = arguments(__doc__, repeats=1)
+    options = arguments(__doc__, repeats=1, weightings="pair,item,query")
     warnings.simplefilter("ignore")
     rows = []
     shapes = list(SHAPES)[:1] if options.quick else list(SHAPES)
     with_compiled = (SHAPES[shapes[0]], KINDS[1], "pair", "10 interleaved", 15)
     compare(*with_compiled)  # loops are compiled before the clock runs
+    weightings = options.weightings.split(",")
     for shape, kind, weighting, folds, n_alphas in itertools.product(
-        shapes, KINDS, WEIGHTINGS, FOLDS, N_ALPHAS
+        shapes, KINDS, weightings, FOLDS, N_ALPHAS
     ):
         found = compare(SHAPES[shape], kind, weighting, folds, n_alphas)
         for _ in range(2):  # another process may have had the caches

@@ -58,6 +58,53 @@ def automatic():
 
 
 @picture
+def ratings():
+    from preflearn import rate
+
+    rng = np.random.default_rng(0)
+    names, strength = (
+        np.array(["ada", "bo", "cy", "di", "eve", "flo"]),
+        np.array([1.2, 0.6, 0.5, 0.0, -0.8, -1.5]),
+    )
+    a = rng.integers(0, 6, 600)
+    b = (a + rng.integers(1, 6, 600)) % 6
+    won = rng.random(600) < 1 / (1 + np.exp(-(strength[a] - strength[b])))
+    battles = {"model_a": names[a], "model_b": names[b], "winner": np.where(won, "model_a", "model_b")}
+    found = rate(battles)
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.4))
+    found.plot("ratings", ax=axes[0])
+    found.plot("ranks", ax=axes[1])
+    return figure
+
+
+@picture
+def score_tables():
+    from preflearn import leaderboard
+
+    rng = np.random.default_rng(0)
+    skill, hard = np.array([2.0, 1.8, 1.7, 1.0, 0.0]), rng.normal(0, 2, 12)
+    scores = {"model": ["ada", "bo", "cy", "di", "eve"]}
+    for task in range(12):
+        scores[f"task {task + 1}"] = 50 + 4 * skill + 4 * hard[task] + 2 * rng.normal(size=5)
+    board = leaderboard(scores)
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.2), sharey=True)
+    y = np.arange(5)
+    for ax, (middle, low, high, what) in zip(
+        axes,
+        (
+            ("mean", "lower", "upper", "mean over tasks, with its interval"),
+            ("rank", "rank_lower", "rank_upper", "rank, all intervals together"),
+        ),
+        strict=True,
+    ):
+        sides = [board[middle] - board[low], board[high] - board[middle]]
+        ax.errorbar(board[middle], y, xerr=sides, fmt="o", color=BLUE)
+        ax.set(xlabel=what, yticks=y, yticklabels=board["item"])
+    axes[0].invert_yaxis()
+    return figure
+
+
+@picture
 def clicks():
     from preflearn.preferences import position_propensities
 
@@ -387,6 +434,25 @@ def speed():
         ax.loglog(axis["values"], axis["seconds"], "o-", ms=3, label=case["case"])
     ax.set(xlabel="rows", ylabel="seconds, 2 cores")
     ax.legend(fontsize=7)
+    return figure
+
+
+@picture
+def pairs_across_queries():
+    """Section 5.1 of the article on RankRLS: `tests/test_papers_page.py` checks the two slopes."""
+    from preflearn import RankRLS
+
+    X, scores = np.array([[2.5], [2.0], [0.5], [0.0]]), np.array([2.0, 1.0, 4.0, 3.0])
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True)
+    for ax, qid, title in zip(axes, ([1, 1, 2, 2], None), ("pairs inside queries", "all pairs"), strict=True):
+        model = RankRLS(0.01).fit(X, scores, qid=qid)
+        ends = np.array([[-0.2], [2.7]])
+        ax.plot(ends, model.predict(ends - X.mean()) + scores.mean(), color=GREY, lw=1.5)
+        for rows, colour, label in (([0, 1], BLUE, "query 1"), ([2, 3], ORANGE, "query 2")):
+            ax.plot(X[rows, 0], scores[rows], "o-", color=colour, label=label)
+        ax.set(title=f"{title}: slope {model.coef_[0]:+.2f}", xlabel="feature")
+    axes[0].set(ylabel="score")
+    axes[0].legend()
     return figure
 
 

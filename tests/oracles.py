@@ -112,6 +112,69 @@ def dense_comparisons(y, qid, *, cost="magnitude", ties="include", weighting="pa
     return L, b
 
 
+def censored_pairs(times, events, qid):
+    """Every (i, j) of the same query where j outlived i."""
+    m = range(len(times))
+    return [
+        (i, j)
+        for i in m
+        for j in m
+        if events[i]
+        and qid[i] == qid[j]
+        and (times[i] < times[j] or (times[i] == times[j] and not events[j]))
+    ]
+
+
+def probability_uncensored(times, events, qid, i):
+    """Kaplan-Meier estimate of the probability that a row of the query of i is not censored by the time of i."""
+    rows = [k for k in range(len(times)) if qid[k] == qid[i]]
+    value = 1.0
+    for t in sorted({times[k] for k in rows if times[k] <= times[i]}):
+        n_censored = sum(times[k] == t and not events[k] for k in rows)
+        n_events = sum(times[k] == t and events[k] for k in rows)
+        at_risk = sum(times[k] >= t for k in rows) - n_events
+        value *= 1.0 if n_censored == 0 else 1 - n_censored / at_risk
+    return value
+
+
+def weighted_censored_pairs(times, events, qid, *, weighting="pair", weights=None, row_weights=None):
+    """The row whose event was seen, the row that outlived it and the weight, of each pair with a weight."""
+    w = np.ones(len(times)) if row_weights is None else row_weights
+    found = {}
+    for i, j in censored_pairs(times, events, qid):
+        G = 1.0 if weights is None else probability_uncensored(times, events, qid, i)
+        if w[i] * w[j] > 0:
+            found[i, j] = w[i] * w[j] / G**2
+    below = {}
+    for query in np.unique(qid):
+        total = sum(value for (i, _), value in found.items() if qid[i] == query)
+        below[query] = {"pair": 1.0, "item": w[qid == query].sum(), "query": total}[weighting]
+    pairs = np.array(list(found), dtype=int).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1], np.array([value / below[qid[i]] for (i, _), value in found.items()])
+
+
+def dense_censored(times, events, qid, **options):
+    """L and b of censored times, added up pair by pair."""
+    L, b = np.zeros((len(times), len(times))), np.zeros(len(times))
+    for i, j, weight in zip(*weighted_censored_pairs(times, events, qid, **options), strict=True):
+        _add_edge(L, b, j, i, weight, 1.0)
+    return L, b
+
+
+def c_index(times, events, scores, qid, weights=None, row_weights=None):
+    """Mean over the queries of the weighted share of the pairs in the right order; None without a pair."""
+    shares = []
+    for query in np.unique(qid):
+        rows = np.flatnonzero(qid == query)
+        of_rows = None if row_weights is None else row_weights[rows]
+        options = {"weights": weights, "row_weights": of_rows}
+        i, j, weight = weighted_censored_pairs(times[rows], events[rows], qid[rows], **options)
+        s = scores[rows]
+        if weight.size:
+            shares.append(weight @ ((s[j] > s[i]) + 0.5 * (s[j] == s[i])) / weight.sum())
+    return np.mean(shares) if shares else None
+
+
 def dense_preferences(m, pairs, magnitude=None, weight=None):
     """L and b of explicit preferences."""
     L, b = np.zeros((m, m)), np.zeros(m)
@@ -1115,6 +1178,33 @@ def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
     return max(0.0, mean - half), min(1.0, mean + half)
 
 
+def nested_choice(tables, folds, score) -> np.ndarray:
+    """Held-out predictions at the setting that the other parts of the folds choose; ``score(rows, f)`` of some rows.
+
+    ``tables`` holds the predictions (m,) of each setting, with stronger regularisation later: ties go there.
+    """
+    numbers = np.array_split(np.arange(len(folds)), min(10, len(folds)))
+    parts = [np.concatenate([folds[k] for k in some]) for some in numbers]
+    chosen = np.full(len(tables[0]), np.nan)
+    for part in parts:
+        others = [other for other in parts if other is not part]
+        means = []
+        for f in tables:
+            scores = np.array([_or_nan(score, rows, f[rows]) for rows in others])
+            sizes = np.array([len(rows) for rows in others])[~np.isnan(scores)]
+            means.append(np.average(scores[~np.isnan(scores)], weights=sizes))
+        best = max(range(len(tables)), key=lambda k: (round(means[k], 12), k))
+        chosen[part] = tables[best][part]
+    return chosen
+
+
+def _or_nan(score, rows, f) -> float:
+    try:
+        return score(rows, f)
+    except ValueError:  # nothing to compare
+        return np.nan
+
+
 # --------------------------------------------------------------------------------------------------------------
 # Ratings
 # --------------------------------------------------------------------------------------------------------------
@@ -1409,6 +1499,39 @@ def rating_by_newton(X, share, weight, P, cluster, n_items, margin=None):
     H = (X * v[:, None]).T @ X + P
     informed = [np.outer(x, x) * curvature for x, curvature in zip(X, v)]
     return _rating_summary(theta, H, P, X * pull[:, None], informed, cluster, n_items)
+
+
+def trusted_by_newton(pairs, share, unit, trusted, P, cluster, n_items):
+    """Trusted judgements whose shares are corrected by what others say of the same battles, judgement by judgement."""
+    said, people = {}, []
+    for k, (a, b) in enumerate(pairs):
+        first = share[k] if a < b else 1.0 - share[k]
+        if trusted[k]:
+            people.append((min(a, b), max(a, b), first, unit[k]))
+        else:
+            said.setdefault((min(a, b), max(a, b)), {}).setdefault(unit[k], []).append(first)
+    c, phi = np.zeros(len(people)), np.zeros(len(people))
+    for k, (a, b, _, battle) in enumerate(people):
+        others = {one: np.mean(votes) for one, votes in said.get((a, b), {}).items()}
+        both = {one for x, y, _, one in people if (x, y) == (a, b) and one in others}
+        if battle in others:
+            c[k] = others[battle] - np.mean(list(others.values()))
+            phi[k] = 1.0 - len(both) / len(others)
+    X = rating_design(n_items, [(a, b) for a, b, _, _ in people])
+    y, w = np.array([one[2] for one in people]), np.ones(len(people))
+    alone = rating_by_newton(X, y, w, P, None, n_items)
+    total = (phi * c * c).sum()
+    slope = (phi * c * (y - 1.0 / (1.0 + np.exp(-X @ alone["theta"])))).sum() / total if total else 0.0
+    kappa = min(max(slope, 0.0), 1.0)
+    found = rating_by_newton(X, y - kappa * c, w, P, cluster, n_items)
+    gain, model = kappa * (2.0 * slope - kappa), found["model"]
+    helped = model - model @ (X * (gain * phi * c * c)[:, None]).T @ X @ model
+    if cluster is not None:
+        more = (X * (gain * (1.0 - phi) * c * c)[:, None]).T @ X
+        found["covariance"] = found["covariance"] + model @ more @ model
+    else:
+        found["covariance"] = helped
+    return found | {"model": helped, "kappa": kappa}
 
 
 def davidson_by_newton(X, U, share, weight, P, Q, cluster, n_items):

@@ -100,7 +100,8 @@ def test_train_predict_and_report(tables, tmp_path, capsys) -> None:
 def test_the_setting_is_chosen(tables, tmp_path, capsys) -> None:
     options = ["-o", str(tmp_path / "model"), "--hold-out", "both", "--set", "alphas=1,10"]
     assert run(["relate", *arguments(tables), *options]) == 0
-    assert "both objects" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The model was chosen for what is new: both objects" in shown and "95 % interval" in shown
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,8 @@ def test_categories_missing_values_and_duplicates(mixed, tmp_path, call) -> None
     model, page = tmp_path / "m.preflearn", tmp_path / "page.html"
     command = ["relate", *arguments(mixed), "-o", model, "--report", page, "--set", "alphas=0.1,1", "--json"]
     status, _, err = call(*command, "--drop", "lab_note")
-    assert status == 2 and "duplicates" in err
+    assert status == 2 and "'d0' and 't0'" in err
+    assert "Pass --duplicates mean to learn from the mean of its labels." in err
     status, out, err = call(*command, "--drop", "lab_note", "--duplicates", "mean")
     assert (status, err) == (0, "")
     assert json.loads(out)["settings"][0]["concordance"] > 0.8
@@ -179,10 +181,85 @@ def test_categories_missing_values_and_duplicates(mixed, tmp_path, call) -> None
     assert len(scores.read_text().splitlines()) == 1 + 14 * 9
     found = json.loads(call("evaluate", model, *mixed.values(), "--json")[1])
     assert found["metrics"][0]["metric"] == "concordance" and found["metrics"][0]["value"] > 0.8
+    listed = write(
+        tmp_path / "wanted.csv", ["drug", "target", "note"], [("d3", "t2", "x"), ("d1", "t8", "y")]
+    )
+    chosen = call("predict", model, mixed["rows"], mixed["columns"], listed)[1].splitlines()
+    assert chosen[0] == "row,column,score" and [line.split(",")[:2] for line in chosen[1:]] == [
+        ["d3", "t2"],
+        ["d1", "t8"],
+    ]
+    every = [line.rsplit(",", 1) for line in scores.read_text().splitlines()[1:]]
+    for line in chosen[1:]:
+        pair, score = line.rsplit(",", 1)
+        assert float(score) == pytest.approx(float(dict(every)[pair]))
+    write(listed, ["drug", "target"], [("d3", "t99")])
+    assert "'t99' (line 2)" in call("predict", model, mixed["rows"], mixed["columns"], listed)[2]
+    status, _, err = call("predict", model, mixed["rows"])
+    assert status == 2 and "ROWS COLUMNS PAIRS" in err
+    alone = write(tmp_path / "more.csv", ["drug", "class", "mass", "lab_note"], [("d99", "acid", 1.0, "n")])
+    alone.write_text(mixed["rows"].read_text() + alone.read_text().splitlines()[1] + "\n")
+    status, _, err = call("relate", *arguments({**mixed, "rows": alone}), "-o", model, "--duplicates", "mean")
+    assert status == 2 and "'d99' has no label in" in err
     status, _, err = call("evaluate", model, mixed["rows"])
     assert status == 2 and "ROWS COLUMNS PAIRS" in err
     status, _, err = call(*command, "--drop", "colour")
     assert status == 2 and "--drop asks for 'colour', in neither table" in err
+
+
+def test_means_of_row_and_column_are_those_without_the_pair() -> None:
+    """Each pair of labels by refitting the means without it, and one half where there is nothing but noise."""
+    from preflearn.model_selection.relation import means_in_order
+
+    rng = np.random.default_rng(0)
+    Y = np.where(rng.random((6, 5)) < 0.8, rng.integers(0, 4, (6, 5)).astype(float), np.nan)
+    row, column = np.nonzero(~np.isnan(Y))
+    places = list(zip(row.tolist(), column.tolist()))
+
+    def predicted(i: int, j: int, left: np.ndarray, setting: str) -> float:
+        mine, its = left[i], left[:, j]
+        level = np.nanmean(Y)
+        found = 0.0
+        if setting in ("entries", "columns"):
+            found += np.nanmean(mine) if not np.isnan(mine).all() else level
+        if setting in ("entries", "rows"):
+            found += np.nanmean(its) if not np.isnan(its).all() else level
+        return found
+
+    for setting in ("entries", "rows", "columns", "both"):
+        right = []
+        for a, (i, j) in enumerate(places):
+            for k, m in places[a + 1 :]:
+                if Y[i, j] != Y[k, m]:
+                    left = Y.copy()
+                    if setting == "entries":
+                        left[[i, k], [j, m]] = np.nan
+                    if setting in ("rows", "both"):
+                        left[[i, k]] = np.nan
+                    if setting in ("columns", "both"):
+                        left[:, [j, m]] = np.nan
+                    difference = predicted(i, j, left, setting) - predicted(k, m, left, setting)
+                    right.append(0.5 + 0.5 * np.sign(round(difference, 12)) * np.sign(Y[i, j] - Y[k, m]))
+        assert means_in_order(row, column, Y, setting) == pytest.approx(np.mean(right), abs=1e-12), setting
+    noise, places = rng.normal(size=(30, 20)), np.indices((30, 20)).reshape(2, -1)
+    assert means_in_order(*places, noise, "rows") == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_interval_of_a_relation_knows_that_labels_of_a_row_depend_on_each_other() -> None:
+    """A label repeated in ten columns is one observation, not ten."""
+    from preflearn.model_selection import evaluate_scores
+    from preflearn.model_selection.relation import relation_interval
+
+    rng = np.random.default_rng(0)
+    level, score = rng.normal(size=(2, 40))
+    y, scores = np.repeat(level, 10), np.repeat(level + score, 10)
+    row, column = np.indices((40, 10)).reshape(2, -1)
+    low, high = relation_interval(row, column, y, scores)
+    single = evaluate_scores(level, level + score, metrics=["concordance"]).metrics[0].interval
+    naive = evaluate_scores(y, scores, metrics=["concordance"]).metrics[0].interval
+    assert high - low > 0.9 * (single[1] - single[0]) > 1.8 * (naive[1] - naive[0])
+    wider = relation_interval(row, column, y, scores, fitted=y)
+    assert wider[0] < low and high < wider[1]
 
 
 def test_few_labels_are_held_out_without_iterations(monkeypatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -672,6 +674,37 @@ def test_export_command_refuses(model_file: Path, options, message, capsys) -> N
     assert message in captured.err and captured.err.count("\n") == 1
     assert (folder / "notes.txt").read_text() == "mine"
     assert {path.name for path in folder.iterdir()} == {"model.preflearn", "notes.txt", "other.json"}
+
+
+def test_one_refusal_names_the_commands_that_work(tmp_path: Path, call) -> None:
+    """A model that looks at its queries and takes free text: both at once, and what is said works when it is typed."""
+    rng = np.random.default_rng(0)
+    words = [" ".join(rng.choice(["warm", "cold", "fine", "old", "odd"], 4)) + f" n{k}" for k in range(120)]
+    frame = pd.DataFrame({"title": words, "place": rng.choice(["x", "y"], 120), "size": rng.normal(size=120)})
+    frame["day"] = [f"2024-{1 + k % 9:02d}-{1 + k % 7:02d}" for k in range(120)]
+    frame["q"], frame["grade"] = np.arange(120) // 10, rng.integers(0, 3, 120)
+    data, model, out = tmp_path / "d.csv", tmp_path / "m.preflearn", tmp_path / "m.onnx"
+    frame.to_csv(data, index=False)
+    common = ("--learner", "rankrls", "--kernel", "linear", "--set", "within_queries=yes", "-q")
+    assert call("train", data, "--target", "grade", "--query", "q", *common, "-o", model)[0] == 0
+    export = ("export", model, "--to", "onnx", "-o", out)
+    status, _, err = call(*export)
+    assert status == 2 and err.count("\n") == 1
+    assert "column 'title' is free text" in err and "looks at the other items of the query" in err
+    said = re.search(
+        r"with the other options of its training, preflearn (.*) && preflearn (.*)\. preflearn serve", err
+    )
+    assert said is not None
+    train, again = (shlex.split(one) for one in said.groups())
+    assert call(*[str(data) if word == "d.csv" else word for word in train], *common)[0] == 0
+    frame.assign(place="z").to_csv(tmp_path / "semi.csv", index=False, sep=";")
+    status, written, err = call(*again, "--check", tmp_path / "semi.csv")
+    assert status == 0, err
+    assert "takes place (text), size (float64), day (seconds since 1970, float64), gives scores" in written
+    notes = err.splitlines()
+    assert all(line.startswith("note: ") for line in notes) and "'z'" in err and "delimiter=';'" in err
+    status, _, err = call(*export)
+    assert status == 2 and f"Run preflearn export {model} --to onnx --output {out} --one-query" in err
 
 
 def test_force_replaces_a_foreign_file(model_file: Path) -> None:

@@ -78,13 +78,30 @@ def test_values_and_intervals_are_those_of_the_predictions(with_queries):
     qid = qid if with_queries else None
     model = Linear(1, 0.5, 0.2)
     found = feature_influence(model, X, y, qid=qid, n_repeats=4, random_state=3)
-    whole, *shuffled = [concordance(y, Z @ model.weights, qid, per_query=True).values for Z in model.asked]
-    losses = whole - np.reshape(shuffled, (3, 4, -1))
-    np.testing.assert_allclose(found.values, losses.mean(axis=(1, 2)))
-    trials = losses.mean(axis=1) if with_queries else losses.mean(axis=2)
+
+    def lost(within):
+        whole, *shuffled = [
+            concordance(y, Z @ model.weights, within, per_query=True).values for Z in model.asked
+        ]
+        return whole - np.reshape(shuffled, (3, 4, -1))
+
+    np.testing.assert_allclose(found.values, lost(qid).mean(axis=(1, 2)))
+    blocks = np.random.default_rng(0).permutation(48) % 5
+    trials = lost(qid if with_queries else blocks).mean(axis=1)
     half = student.ppf(0.975, trials.shape[1] - 1) * trials.std(axis=1, ddof=1) / np.sqrt(trials.shape[1])
     np.testing.assert_allclose(found.intervals, np.column_stack([found.values - half, found.values + half]))
     assert found.concordance == pytest.approx(concordance(y, X @ model.weights, qid))
+
+
+def test_the_interval_of_a_useless_feature_of_one_ranking_holds_nothing_lost():
+    """Over shuffles, which all see the same rows, it held 0 in half of the samples."""
+    held, rng = 0, np.random.default_rng(0)
+    for _ in range(100):
+        X = rng.normal(size=(120, 2))
+        y = X[:, 0] + rng.normal(size=120)
+        low, high = feature_influence(Linear(1, 0.3), X, y, n_repeats=4, random_state=0).intervals[1]
+        held += low <= 0 <= high
+    assert held >= 90
 
 
 def test_preferences():

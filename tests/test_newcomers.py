@@ -179,7 +179,7 @@ def test_in_a_notebook():
     assert "What was tried" in Path("report.html").read_text()
 
 
-def test_with_drugs_and_targets(ok):
+def test_with_drugs_and_targets(ok, call):
     rng = np.random.default_rng(0)
     kinds, u = rng.choice(["acid", "base"], 12), rng.normal(size=8).round(3)
     Path("drugs.csv").write_text("drug,class\n" + "".join(f"d{i},{kind}\n" for i, kind in enumerate(kinds)))
@@ -188,7 +188,15 @@ def test_with_drugs_and_targets(ok):
     lines = [f"d{i},t{j},{(1 if kinds[i] == 'acid' else -1) * u[j]:.3f}\n" for i, j in known]
     Path("measured.csv").write_text("drug,target,affinity\n" + "".join([*lines, lines[0]]))
     tables = ("--rows", "drugs.csv", "--columns", "targets.csv", "--pairs", "measured.csv")
-    ok("relate", *tables, "--duplicates", "mean", "--report", "page.html", "--set", "alphas=0.01,0.1,1")
+    status, _, err = call("relate", *tables)
+    assert status == 2 and "'d0' and 't1'" in err and "--duplicates mean" in err
+    shown = ok(
+        "relate", *tables, "--duplicates", "mean", "--report", "page.html", "--set", "alphas=0.01,0.1,1"
+    )
+    assert "95 % interval" in shown and "bold" not in shown and "row, column means" in shown
+    Path("wanted.csv").write_text("drug,target\nd3,t2\n")
+    wanted = ok("predict", "measured.preflearn", "drugs.csv", "targets.csv", "wanted.csv")
+    assert len(wanted.splitlines()) == 2
     assert "Pairs without a label" in Path("page.html").read_text()
     assert len(ok("predict", "measured.preflearn", "drugs.csv", "targets.csv").splitlines()) == 97
     assert "concordance" in ok("evaluate", "measured.preflearn", "drugs.csv", "targets.csv", "measured.csv")

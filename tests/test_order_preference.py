@@ -340,3 +340,17 @@ def test_frames():
     model = OrderPreferenceRegressor(0.01).fit(frame, pandas.Series(y), pairs=pairs)
     assert_allclose(model.predict(frame), OrderPreferenceRegressor(0.01).fit(X, y, pairs=pairs).predict(X))
     assert list(model.feature_names_in_) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("form", [list, tuple, lambda values: np.array(values, dtype=object)])
+def test_an_open_side_may_be_none_inside_a_list(form):
+    X = np.arange(6.0)[:, None]
+    y = np.array([0.0, 1.0, np.nan, np.nan, np.nan, np.nan])
+    rows, lower, upper = [2, 3, 4], [5.0, None, None], [None, 2.0, None]
+    model = OrderPreferenceRegressor(0.01).fit(X, y, bounds=(rows, form(lower), form(upper)))
+    infinite = OrderPreferenceRegressor(0.01).fit(
+        X, y, bounds=(rows, [5.0, -np.inf, -np.inf], [np.inf, 2.0, np.inf])
+    )
+    np.testing.assert_array_equal(model.predict(X), infinite.predict(X))
+    with pytest.raises(ValueError, match=r"lower holds NaN \(entry 1\)"):
+        OrderPreferenceRegressor().fit(X, y, bounds=(rows, [5.0, np.nan, None], None))

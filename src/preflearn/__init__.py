@@ -28,7 +28,9 @@ _HOMES = {
     "RankRLSCV": ".learners.search",
     "RankSVM": ".learners.ranksvm",
     "RankSVMCV": ".learners.ranksvm",
+    "Ratings": ".ratings.result",
     "TransductiveRankRLS": ".learners.transductive",
+    "leaderboard": ".ratings.score_board",
     "rate": ".ratings.rating",
 }
 _MODULES = (
@@ -69,6 +71,7 @@ __all__ = [
     "RankSVMCV",
     "TransductiveRankRLS",
     "__version__",
+    "leaderboard",
     "rate",
 ]
 
@@ -86,6 +89,8 @@ if TYPE_CHECKING:
     from .learners.transductive import TransductiveRankRLS
     from .model_selection.ordinal import OrdinalRanker
     from .ratings.rating import rate
+    from .ratings.result import Ratings as Ratings
+    from .ratings.score_board import leaderboard
 
 
 def __getattr__(name: str) -> Any:

@@ -50,6 +50,7 @@ OPTIONS: dict[str, list[Any]] = {
     "model of ties": ["half", "davidson", "auto"],
     "first_side": [False, True, "ground"],
     "tie_covariates": [(), ("tempo",)],
+    "trusted": [None, 4, 6],
 }
 
 
@@ -157,6 +158,9 @@ def rated(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Facts]:
         )
     }
     given["ties"] = options["model of ties"]
+    if options["trusted"]:
+        ids = LONG if options["names"] == "long" else 0
+        given["trusted"] = [k + ids for k in range(options["trusted"])]
     given["item_offsets"] = options["item_offsets"]
     if options["columns"] == "named":
         given |= {"a": "one side", "b": "other side", "winner": "who"}
@@ -184,6 +188,20 @@ def refusal(options: dict[str, Any]) -> tuple[str, ...]:
             return name, "ties"
     if options["first_side"] and "position" in options["covariates"]:
         return "first-side", "covariates"
+    if options["trusted"]:
+        if not options["judge"]:
+            return "trusted", "judge"
+        for name in ("margin", "covariates", "first_side", "weight"):
+            if options[name]:
+                return "trusted", name
+        if options["model of ties"] != "half":
+            return "trusted", "ties"
+        if options["half_life"] is not None:
+            return "trusted", "half-life"
+        if ranked:
+            return "trusted", "ranking"
+        if options["alpha"] == 0:
+            return "trusted", "alpha"
     for name in ("covariates", "cluster", "margin", "first_side", "features"):
         if ranked and options[name]:
             return name, "ranking"
@@ -216,7 +234,9 @@ def accepted() -> list[dict[str, Any]]:
         ("winner and loser", None, None, "davidson"),
     ]
     for number, (columns, features, margin, ties) in enumerate(models):
-        own: dict[str, Any] = {**few, "covariates": [(), ("size",)], "model of ties": [ties]}
+        own: dict[str, Any] = {
+            **few, "covariates": [(), ("size",)], "model of ties": [ties], "trusted": [None],
+        }  # fmt: skip
         if ties == "half":
             own["tie_covariates"] = [()]
         if columns in ("usual", "named") and ties == "half":
@@ -231,7 +251,15 @@ def accepted() -> list[dict[str, Any]]:
             own |= {"covariates": [()], "cluster": [None, False]}
         rest = {"columns": columns, "features": features, "margin": margin}
         rows += [{**row, **rest} for row in all_pairs(own, seed=number)]
-    return rows
+    fixed = {
+        "covariates": [()], "weight": [None], "half_life": [None], "first_side": [False], "tie_covariates": [()],
+        "model of ties": ["half"], "judge": ["judge"], "alpha": [0.3, "auto"], "margin": [None],
+        "trusted": [4, 6], "columns": ["usual", "named", "winner and loser"], "features": [None],
+        "item_offsets": [1.0],
+    }  # fmt: skip
+    rows += all_pairs({**few, **fixed}, seed=9)
+    fixed |= {"features": ["linear", "rbf"], "item_offsets": [1.0, 0.4]}
+    return rows + all_pairs({**few, **fixed}, seed=10)
 
 
 def _prior(options: dict[str, Any], known: Facts, order: list[int], alpha: float) -> np.ndarray:
@@ -262,6 +290,10 @@ def expected(options: dict[str, Any], known: Facts, found: Any) -> dict[str, Any
         rankings = [[place[k] for k in one] for one in known.rankings]
         return oracles.ranking_by_newton(rankings, weight, P, cluster)
     pairs = [(place[a], place[b]) for a, b in known.pairs.tolist()]
+    if options["trusted"]:
+        trusted = known.judge < options["trusted"]
+        own = known.prompt[trusted] if options["cluster"] else None
+        return oracles.trusted_by_newton(pairs, known.share, known.prompt, trusted, P, own, len(order))
     effects = [known.size if name == "size" else np.ones(BATTLES) for name in options["covariates"]]
     widths = [4.0] * len(effects)
     if options["first_side"]:

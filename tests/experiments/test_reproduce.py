@@ -29,6 +29,7 @@ NAMES = [
     "nystrom-cv",
     "sparse",
     "parses",
+    "parse-costs",
     "auc-estimation",
     "transductive",
     "ppi",
@@ -569,6 +570,7 @@ def fake_table(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         "simple": Table("simple", "-", "needs nothing"),
     }
     monkeypatch.setattr(registry, "EXPERIMENTS", table)
+    monkeypatch.delenv("PREFLEARN_DATA", raising=False)
 
 
 @pytest.fixture
@@ -652,6 +654,24 @@ def test_reproduce_all_leaves_out_what_has_no_data(
     out, err = capsys.readouterr()
     assert [report["name"] for report in json.loads(out)] == ["simple"]
     assert err == "preflearn: needy left out: no folder here\n"
+
+
+def test_reproduce_finds_data_by_the_environment(
+    here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_table(monkeypatch)
+    assert command(["reproduce", "needy", "--data", here, "--json"]) == 0
+    given = capsys.readouterr().out
+    monkeypatch.setenv("PREFLEARN_DATA", here)
+    for arguments in (["needy"], ["simple"], ["all"]):
+        assert command(["reproduce", *arguments, "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        if arguments == ["needy"]:
+            assert out == given
+    monkeypatch.setenv("PREFLEARN_DATA", str(tmp_path / "none"))
+    assert command(["reproduce", "needy"]) == 2
+    assert "PREFLEARN_DATA names" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from preflearn import RankRLS
 from preflearn.metrics import disagreement_error
-from preflearn_experiments import parses
+from preflearn_experiments import parse_costs, parses
 from preflearn_papers.parses import LinkFeatures, agreement, as_ranking, read_linkages
 
 SMALL: dict[str, Any] = {
@@ -84,7 +84,7 @@ def test_the_rows_are_those_of_the_protocol(folder: Path) -> None:
     report = parses.run(data=folder, **options)
     assert len(report.more) == 1 and report.draw is None
     sentences = read_linkages(folder / "parse_ranking" / "bioinfer_linkages.jsonl.xz")
-    draw = parses._draw(sentences, 22, 2, 3, [0, 0])
+    draw = parses.draw_parses(sentences, 22, 2, 3, [0, 0])
     assert np.bincount(draw.train.qid).tolist() == [5] * 22
     assert np.bincount(draw.train.qid[draw.basis]).tolist() == [2] * 22
     tested = [sentences[number] for number in draw.tested]
@@ -110,3 +110,28 @@ def test_bad_settings_are_refused(folder: Path, tmp_path: Path) -> None:
         parses.run(data=folder, features=("words",))
     with pytest.raises(FileNotFoundError, match="parse_ranking"):
         parses.run(data=tmp_path)
+
+
+def test_costs_and_pairs_are_those_of_plain_fits(folder: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"trials": 2, "n_train": 22, "per_sentence": 3, "alphas": (0.1,)}
+    report = parse_costs.run(data=folder, **options, resume=tmp_path / "units.json")
+    assert len(report.rows) == 9
+    sentences = read_linkages(folder / "parse_ranking" / "bioinfer_linkages.jsonl.xz")
+    found: dict[tuple[str, str], list[float]] = {}
+    for trial in range(2):
+        draw = parses.draw_parses(sentences, 22, 3, 0, [0, trial])
+        features = LinkFeatures("context")
+        X = features.fit_transform(draw.train.linkages).toarray()
+        X_test = features.transform(draw.test.linkages).toarray()
+        for pairs, qid in (("relevant", draw.train.qid), ("all", None)):
+            for name, cost in (("(20)", "unit"), ("(21)", "magnitude"), ("(22)", "relative")):
+                model = RankRLS(0.1, cost=cost).fit(X, draw.train.y, qid=qid)
+                error = disagreement_error(draw.test.y, model.predict(X_test), draw.test.qid)
+                found.setdefault((f"RankRLS {name}", pairs), []).append(error)
+    rows = {(row["method"], row["pairs"]): row for row in report.rows}
+    for key, errors in found.items():
+        assert rows[key]["error"] == pytest.approx(np.mean(errors), abs=1e-10)
+        assert (rows[key]["p"] is None) == (key[1] == "relevant")
+    assert parse_costs.run(data=folder, **options, resume=tmp_path / "units.json").rows == report.rows
+    with pytest.raises(ValueError, match="n_train must be 10 to 35"):
+        parse_costs.run(data=folder, n_train=36)

@@ -51,7 +51,7 @@ _PARSER = {"parser, link length": "length", "parser, disjunct cost": "disjunct"}
 _N_FOLDS = 10
 
 
-class _Draw(NamedTuple):
+class Draw(NamedTuple):
     """Training parses, which of them are basis vectors, test parses, and the number of each test sentence."""
 
     train: ParseRanking
@@ -100,19 +100,19 @@ def run(
     n_units = trials * (len(features) + len(_PUBLISHED) - 1) + bool(error_alphas) + len(time_basis)
     counts = ("trials", "time_basis")
     work = Resume(resume, "parses", settings, counts=counts, total=n_units, verbose=verbose)
-    sentences = _read(data)
+    sentences = read_sentences(data)
     if not 2 <= n_train < len(sentences):
         raise ValueError(
             f"n_train must be 2 to {len(sentences) - 1}, sentences are left for the test: found {n_train}."
         )
-    draws = [_draw(sentences, n_train, per_sentence, more, [seed, trial]) for trial in range(trials)]
+    draws = [draw_parses(sentences, n_train, per_sentence, more, [seed, trial]) for trial in range(trials)]
     tried, found = zip(
         *(_learn(work, number, draw, features, alphas, seed) for number, draw in enumerate(draws)),
         strict=True,
     )
     figure, times = _reduced_sets(work, draws[0], found[0]["chosen"]["features"], settings)
     rows = [_row(method, found, draws) for method in (*_PARSER, *_PUBLISHED)]
-    n_basis, n_rows = (np.mean([size(draw) for draw in draws]) for size in (_n_basis, _n_rows))
+    n_basis, n_rows = (np.mean([size(draw) for draw in draws]) for size in (n_basis_of, _n_rows))
     return work.report(
         title="Ranking the parses of a sentence",
         protocol=(
@@ -146,12 +146,14 @@ def run(
     )
 
 
-def _read(data: str | Path | None) -> list[Sentence]:
+def read_sentences(data: str | Path | None) -> list[Sentence]:
     folder = find_folder(data, "parse_ranking", "parses")
     return read_linkages(find_file(folder, "bioinfer_linkages.jsonl.xz", "parses"))
 
 
-def _draw(sentences: list[Sentence], n_train: int, per_sentence: int, more: int, seed: list[int]) -> _Draw:
+def draw_parses(
+    sentences: list[Sentence], n_train: int, per_sentence: int, more: int, seed: list[int]
+) -> Draw:
     random = np.random.default_rng(seed)
     order = random.permutation(len(sentences))
     tested = np.sort(order[n_train:])
@@ -164,14 +166,14 @@ def _draw(sentences: list[Sentence], n_train: int, per_sentence: int, more: int,
     kept = np.concatenate(rows)
     train = ParseRanking([train.linkages[row] for row in kept], train.y[kept], train.qid[kept])
     test = as_ranking(sentences[number] for number in tested)
-    return _Draw(train, np.flatnonzero(np.concatenate(in_basis)), test, tested)
+    return Draw(train, np.flatnonzero(np.concatenate(in_basis)), test, tested)
 
 
 def _learn(
-    work: Resume, number: int, draw: _Draw, features: Sequence[str], alphas: Sequence[float], seed: int
+    work: Resume, number: int, draw: Draw, features: Sequence[str], alphas: Sequence[float], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What was found on one draw: by basic RankRLS with each kind of features, and by every method with the chosen."""
-    rows = _Rows(draw)
+    rows = Rows(draw)
     basic = {}
     for kind in features:
         one = partial(_one, "RankRLS", draw, rows, kind, alphas, seed)
@@ -184,15 +186,15 @@ def _learn(
             found[method] = work.unit(f"draw {number + 1} / {method}", one)
     for method, cost in _PARSER.items():
         scores = np.array([-getattr(parse, cost) for parse in draw.test.linkages])
-        found[method] = {"errors": _errors(draw, scores)}
+        found[method] = {"errors": errors_by_sentence(draw, scores)}
     return basic, found
 
 
-def _n_basis(draw: _Draw) -> int:
+def n_basis_of(draw: Draw) -> int:
     return draw.basis.shape[0]
 
 
-def _n_rows(draw: _Draw) -> int:
+def _n_rows(draw: Draw) -> int:
     return draw.train.y.shape[0]
 
 
@@ -202,10 +204,10 @@ def _feature_map(kind: str) -> Any:
     return AllPathsFeatures("sum", max_length=2, normalize=True)
 
 
-class _Rows:
+class Rows:
     """Sparse rows of a draw's parses and their kernel matrix, made when they are asked for; the last kind is kept."""
 
-    def __init__(self, draw: _Draw):
+    def __init__(self, draw: Draw):
         self.draw = draw
         self.features = lru_cache(1)(self._features)
         self.kernel = lru_cache(1)(self._kernel)
@@ -226,7 +228,7 @@ class _Rows:
 
 
 def _one(
-    method: str, draw: _Draw, rows: _Rows, kind: str, alphas: Sequence[float], seed: int
+    method: str, draw: Draw, rows: Rows, kind: str, alphas: Sequence[float], seed: int
 ) -> dict[str, Any]:
     """Train with λ chosen by ten folds of sentences, and test."""
     X, X_test = rows.features(kind)
@@ -255,22 +257,22 @@ def _one(
     return {
         "alpha": model.alpha_,
         "held out": 1 - model.best_score_,
-        "errors": _errors(draw, X_test @ weights),
+        "errors": errors_by_sentence(draw, X_test @ weights),
     }
 
 
-def _errors(draw: _Draw, scores: np.ndarray) -> list[float | None]:
+def errors_by_sentence(draw: Draw, scores: np.ndarray) -> list[float | None]:
     """Of each test sentence; None where all its parses are as good."""
     values = disagreement_error(draw.test.y, scores, draw.test.qid, per_query=True).values
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _reduced_sets(
-    work: Resume, draw: _Draw, kind: str, settings: dict[str, Any]
+    work: Resume, draw: Draw, kind: str, settings: dict[str, Any]
 ) -> tuple[list[ReportTable], list[ReportTable]]:
     """Basis vectors left in and taken out, and times, on the training parses of one draw."""
     seed, timed_folds = settings["seed"], settings["timed_folds"]
-    prepared = cache(lambda: _Rows(draw).features(kind)[0])
+    prepared = cache(lambda: Rows(draw).features(kind)[0])
     y = draw.train.y
     groups = encode_queries(draw.train.qid, y.shape[0])
     kernel = {"kernel": "linear"}
@@ -300,25 +302,28 @@ def _reduced_sets(
     return figure, times
 
 
-def _by_sentence(method: str, found: Sequence[dict[str, Any]], draws: list[_Draw]) -> dict[int, float]:
-    """Error of each sentence, mean over the draws that tested it."""
+def mean_by_sentence(
+    errors: Sequence[list[float | None]], tested: Sequence[Sequence[int]]
+) -> dict[int, float]:
+    """Error of each sentence, mean over the draws that tested it; ``tested`` are the sentences of each draw."""
     values: dict[int, list[float]] = {}
-    for one, draw in zip(found, draws, strict=True):
-        for number, error in zip(draw.tested.tolist(), one[method]["errors"], strict=True):
+    for of_draw, numbers in zip(errors, tested, strict=True):
+        for number, error in zip(numbers, of_draw, strict=True):
             if error is not None:
                 values.setdefault(number, []).append(error)
-    return {number: float(np.mean(errors)) for number, errors in values.items()}
+    return {number: float(np.mean(several)) for number, several in values.items()}
 
 
-def _row(method: str, found: Sequence[dict[str, Any]], draws: list[_Draw]) -> dict[str, Any]:
-    of_draws = [_known(one[method]["errors"]) for one in found]
+def _row(method: str, found: Sequence[dict[str, Any]], draws: list[Draw]) -> dict[str, Any]:
+    of_draws = [known(one[method]["errors"]) for one in found]
     p, at_level = None, None
     if method != _BEST:
-        ours, best = (_by_sentence(name, found, draws) for name in (method, _BEST))
+        tested = [draw.tested.tolist() for draw in draws]
+        ours, best = (
+            mean_by_sentence([one[name]["errors"] for one in found], tested) for name in (method, _BEST)
+        )
         p = signed_rank_test(list(ours.values()), list(best.values())).pvalue
-        tests = [
-            signed_rank_test(_known(one[method]["errors"]), _known(one[_BEST]["errors"])) for one in found
-        ]
+        tests = [signed_rank_test(known(one[method]["errors"]), known(one[_BEST]["errors"])) for one in found]
         at_level = f"{sum(test.pvalue < 0.05 for test in tests)} of {len(tests)}"
     alphas = sorted({one[method]["alpha"] for one in found if "alpha" in one[method]})
     means = [float(np.mean(errors)) for errors in of_draws]
@@ -333,7 +338,7 @@ def _row(method: str, found: Sequence[dict[str, Any]], draws: list[_Draw]) -> di
     }
 
 
-def _known(errors: list[float | None]) -> list[float]:
+def known(errors: list[float | None]) -> list[float]:
     return [error for error in errors if error is not None]
 
 
@@ -341,7 +346,7 @@ def _feature_table(tried: Sequence[dict[str, Any]], found: Sequence[dict[str, An
     """Held-out and test error of basic RankRLS with each kind of features."""
     rows = []
     for kind in tried[0]:
-        test = [float(np.mean(_known(one[kind]["errors"]))) for one in tried]
+        test = [float(np.mean(known(one[kind]["errors"]))) for one in tried]
         chosen = sum(one["chosen"]["features"] == kind for one in found)
         rows.append(
             {

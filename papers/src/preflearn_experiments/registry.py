@@ -103,6 +103,12 @@ _TABLE = (
         "the parses of a sentence in the order of their rightness, basic and reduced-set learners",
         ("parse_ranking",),
     ),
+    Experiment(
+        "parse-costs",
+        "parse_costs",
+        "the same with three costs, relevant and all pairs",
+        ("parse_ranking",),
+    ),
     Experiment("auc-estimation", "auc_estimation", "bias and spread of cross-validated estimates of the AUC"),
     Experiment(
         "transductive",

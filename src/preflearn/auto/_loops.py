@@ -13,8 +13,6 @@ from ..numerics.threads import in_turns, over_ranges
 # ---------------------------------------------------------------- quantiles
 # Shares of training values below new ones, column by column, and the normal quantiles of these shares.
 
-# Values that are worth a thread of their own.
-_LEAST_VALUES = 1 << 14
 # Rows that are looked up together: the knots of a column stay in the cache.
 _ROWS_LOOKED_UP = 128
 
@@ -42,7 +40,7 @@ def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.nda
     """
     out = np.empty(X.shape)
     by_column = np.ascontiguousarray(knots.T)
-    least = 1 + _LEAST_VALUES // max(1, X.shape[1])
+    least = 1 + (1 << 14) // max(1, X.shape[1])  # as many values are worth a thread
     over_ranges(_look_up, X.shape[0], np.ascontiguousarray(X), by_column, shares, out, least=least)
     return out
 
@@ -148,8 +146,6 @@ def _middle_of_jump(x, before, at, shares):
 # the features of a node, and the trees are the same with any number of them. Rounding moves gains by 1e-6 of the
 # largest at a million rows, and less with fewer; the values of leaves are sums of g itself.
 
-# Gains are compared after division by that of the root; smaller ones are rounding.
-_LEAST_GAIN = 1e-10
 # Codes of this many features lie side by side, so that their histograms fit in the fastest cache.
 BLOCK = 16
 # A node's histogram is worth starting threads for from this many additions on.
@@ -487,8 +483,8 @@ def _divide_best(codes, growth, trees, tree, leaves):
     other = (n_nodes + 1) // 2
     best = np.argmax(gains[:other])
     node = node_of[best]
-    smallest = _LEAST_GAIN * trees.gain[tree, 0] if node > 0 else 0.0
-    if not gains[best] > smallest:
+    rounding = 1e-10 * trees.gain[tree, 0] if node > 0 else 0.0
+    if not gains[best] > rounding:
         return best, best
     feature, code = growth.split_feature[best], growth.split_code[best]
     middle = _divide(codes, growth.rows, growth.scratch, first[best], last[best], feature, code)
@@ -608,8 +604,6 @@ def _uniform(state):
 # ---------------------------------------------------------------- scores of trees
 # Scores of decision trees that lie in plain arrays, one after the other.
 
-# Rows times trees that are worth a thread of their own.
-_LEAST_WALKS = 1 << 15
 # Rows that go down a tree together: with their features they fit in the cache of a processor.
 _ROWS_OF_TREE = 64
 # Nodes of a tree up to which every node looks at every row, in instructions that take several rows at once.
@@ -636,21 +630,9 @@ def add_up_trees(
         ``left``. Children come after their parent, so that every walk ends. Thresholds are compared in float32.
     """
     out = np.zeros(X.shape[0])
-    least = 1 + _LEAST_WALKS // max(1, roots.shape[0])
-    over_ranges(
-        _add_up,
-        X.shape[0],
-        X,
-        roots,
-        feature,
-        threshold,
-        left,
-        right,
-        value,
-        out,
-        least=least,
-        align=_ROWS_OF_TREE,
-    )
+    least = 1 + (1 << 15) // max(1, roots.shape[0])  # as many rows times trees are worth a thread
+    arrays = (X, roots, feature, threshold, left, right, value, out)
+    over_ranges(_add_up, X.shape[0], *arrays, least=least, align=_ROWS_OF_TREE)
     return out
 
 

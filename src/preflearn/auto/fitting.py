@@ -18,7 +18,9 @@ import numpy as np
 
 from ..comparisons import Groups, encode_queries
 from ..model_selection._choice import Scoring, read_scoring
-from ..model_selection._folds import order_by_content, part_of, read_folds, shuffled_folds
+from ..model_selection._folds import Folds, order_by_content, part_of, read_folds, shuffled_folds
+from ..model_selection._nested import RowJudge
+from ..model_selection._performance import PerformanceEstimate
 from ..model_selection._splitters import QueryKFold
 from ..numerics.threads import threads_limited
 from ..progress import Stage, Stages
@@ -152,6 +154,22 @@ class Learned:
     queries: Groups
     n_training_rows: int
     units: Groups | None = None
+
+    def estimate(self, rows: np.ndarray, y: np.ndarray, scoring: Scoring) -> PerformanceEstimate:
+        """The held-out score with its interval, from all encoded rows and their targets."""
+        tests = [
+            test for test, scored in zip(self.trial.folds.tests, self.trial.scored, strict=True) if scored
+        ]
+        judge = RowJudge(
+            scoring,
+            Folds(tests, tests),
+            self.queries,
+            y[self.rows, None],
+            groups=self.units,
+            choices="with all choices made without it",
+        )
+        predictions = [self.trial.held_out[None, test, None] for test in tests]
+        return judge.estimate(predictions, self.combination.scores(rows[self.rows], self.queries))
 
     def in_order(self, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         """Held-out predictions of all rows, NaN for those without one, and their folds, -1 for those without one."""

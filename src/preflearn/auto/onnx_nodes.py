@@ -16,12 +16,8 @@ from scipy.special import ndtr, ndtri
 
 from ..numerics.onnx_graph import Graph, Value
 
-# The polynomials of normal quantiles, whose error is at most this.
-_DEGREE, _ERROR = 5, 1e-12
-# Points at which the error is looked at, and halvings after which the piece is no longer than rounding.
-_POINTS, _MOST_HALVINGS = 33, 40
-# Pieces that are shorter have an inverse that is not a number, or nearly so.
-_SHORTEST = 1e-290
+# Of the polynomials of normal quantiles.
+_DEGREE = 5
 
 
 def quantile_nodes(graph: Graph, X: Value, transformer: Any, most: float) -> Value:
@@ -89,7 +85,7 @@ def _pieces(knots: np.ndarray, heights: np.ndarray, most: float) -> tuple[np.nda
         parts = list(_smooth_parts(low, high, most))
         for begin, end, coefficients in parts:
             length, near = (end - begin) * width, i + (begin >= 0.5)
-            if length > _SHORTEST:
+            if length > 1e-290:  # otherwise its inverse is infinite, or nearly so
                 before = (near - i - begin) / (end - begin)
                 rows.append(np.array([values[near], 1.0 / length, before, *coefficients]))
             else:
@@ -128,11 +124,11 @@ def _smooth_parts(low: float, high: float, most: float) -> tuple[tuple[float, fl
 
 
 def _fitted(begin: float, end: float, depth: int = 0) -> Iterator[tuple[float, float, tuple[float, ...]]]:
-    """Polynomials on parts of the interval, which is halved until they fit."""
+    """Polynomials on parts of the interval, which is halved until their error is at most 1e-12, or it is rounding."""
     series = Chebyshev.interpolate(lambda v: ndtri(begin + v * (end - begin)), _DEGREE, domain=[0.0, 1.0])
     polynomial = series.convert(kind=Polynomial)
-    v = np.linspace(0.0, 1.0, _POINTS)
-    if depth == _MOST_HALVINGS or np.abs(polynomial(v) - ndtri(begin + v * (end - begin))).max() <= _ERROR:
+    v = np.linspace(0.0, 1.0, 33)
+    if depth == 40 or np.abs(polynomial(v) - ndtri(begin + v * (end - begin))).max() <= 1e-12:
         coefficients = np.zeros(_DEGREE + 1)
         coefficients[: polynomial.coef.shape[0]] = polynomial.coef
         yield begin, end, tuple(coefficients.tolist())

@@ -18,11 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_scores
+from ..errors import DependenceWarning
 from ..learners.base import RankerMixin
-from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
-from ..model_selection._learner import SelfValidatingLearner
+from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
+from ..model_selection.dependence import find_dependence
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
@@ -40,7 +41,7 @@ from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
 _MOST_SPARSE_COLUMNS = 2000
 
 
-class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
+class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEstimator):
     """Try rankers of different kinds, combine them by what they predict for unseen queries, and report that honestly.
 
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
@@ -81,6 +82,9 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
         Held-out score of the whole procedure, not flattered by its choices. Up to 50,000 cells of the table (rows times
         features) the procedure is repeated without each fold; beyond, for each fold all choices are made by the other
         folds. NaN, with a warning, where that can be done for fewer than two folds.
+    estimate_ : PerformanceEstimate
+        That score with a 95 % interval for new queries (new rows of a single ranking); prints itself. Not there where
+        ``best_score_`` is NaN, and not part of a saved model.
     cv_predictions_ : ndarray of shape (m,)
         The predictions that it is the score of; NaN for rows that were not looked at or whose fold is not scored.
     cv_folds_ : ndarray of int of shape (m,)
@@ -209,8 +213,18 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
             X, y, qid = (take(one, kept) for one in (X, np.asarray(y), np.asarray(qid)))
         rows = self._encode(X)
         targets, queries = read_targets(self, y, rows.shape[0]), encode_queries(qid, rows.shape[0])
+        if (
+            self.encoder_ is not None
+            and hasattr(self, "feature_names_in_")
+            and qid is None
+            and groups is None
+        ):
+            _warn_of_dependence(X, targets)
         found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
+        self._forget_choice()
+        if not np.isnan(self.best_score_):
+            self._estimate = found.estimate(rows, targets, settings.scoring)
         if kept is not None:
             predictions, folds = self.cv_predictions_, self.cv_folds_
             self.cv_predictions_, self.cv_folds_ = np.full(m, np.nan), np.full(m, -1)
@@ -406,21 +420,6 @@ class AutoRanker(RankerMixin, SelfValidatingLearner, BaseEstimator):
 
     def _scores_in_queries(self, X: Any, qid: Any) -> Any:
         return self.predict(X, qid=qid)
-
-    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
-        """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
-
-        Parameters
-        ----------
-        X, qid : as in predict
-        y : array-like of shape (m,)
-        sample_weight : array-like of shape (m,), optional
-
-        Returns
-        -------
-        float
-        """
-        return concordance(y, self.predict(X, qid=qid), qid, sample_weight=sample_weight)
 
     @property
     def _looks_at_query(self) -> bool:
@@ -626,6 +625,16 @@ def read_targets(model: AutoRanker, y: Any, n_rows: int) -> np.ndarray:
             f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns. Fit one for each."
         )
     return scores[:, 0].astype(np.float64)
+
+
+def _warn_of_dependence(X: Any, y: np.ndarray) -> None:
+    found = find_dependence(X, y)
+    if found is not None:
+        warnings.warn(
+            f"{found} Pass groups=X[{found.column!r}], or qid where the rows of a label are to be ordered.",
+            DependenceWarning,
+            stacklevel=3,
+        )
 
 
 def _warn_of_no_figure(trial: Trial) -> None:

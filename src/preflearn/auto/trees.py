@@ -38,7 +38,7 @@ be one more package to install, on macOS with an OpenMP library beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -160,10 +160,10 @@ def _between(edges: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return np.where(last == ordered.shape[0] - 1, beyond, edges)
 
 
-def _below_each_other(parts: Sequence[tuple]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def _below_each_other(parts: Iterable[tuple]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """The arrays of all parts, and the number of nodes of each."""
-    sizes = np.array([part[0].shape[0] for part in parts])
-    return tuple(np.concatenate(one) for one in zip(*parts, strict=True)), sizes
+    arrays = list(zip(*parts, strict=True))
+    return tuple(map(np.concatenate, arrays)), np.array([one.shape[0] for one in arrays[0]])
 
 
 class TreeSum(BaseEstimator):
@@ -201,60 +201,50 @@ class TreeSum(BaseEstimator):
         inner = kept & (left > 0)
         gains = np.bincount(feature[inner], weights=gain[inner], minlength=bins.edges.shape[0])
         nodes = tuple(one[kept] for one in (feature, bins.edges[feature, code], left, right, value))
-        return cls()._join(nodes, nodes[2] == 0, sizes, bins.edges.shape[0], gains)
+        return cls()._join(nodes, sizes, gains)
 
     @classmethod
     def of_mean(cls, models: Sequence[Any]) -> TreeSum:
         """The mean of fitted regression trees."""
         trees = [one.tree_ for one in models]
-        parts = [
-            (
-                one.feature,
-                one.threshold,
-                one.children_left,
-                one.children_right,
-                one.value[:, 0, 0] / len(trees),
-            )
-            for one in trees
-        ]
-        nodes, sizes = _below_each_other(parts)
+        values = [one.value[:, 0, 0] / len(trees) for one in trees]
+        nodes, sizes = _below_each_other(
+            (one.feature, one.threshold, one.children_left, one.children_right, value)
+            for one, value in zip(trees, values, strict=True)
+        )
         gains = np.sum([one.compute_feature_importances(normalize=True) for one in trees], axis=0)
-        return cls()._join(nodes, nodes[2] < 0, sizes, models[0].n_features_in_, gains)
+        return cls()._join(nodes, sizes, gains)
 
     @classmethod
     def mean(cls, sums: Sequence[TreeSum]) -> TreeSum:
         """The mean of several sums of trees."""
-        parts = [
+        nodes, sizes = _below_each_other(
             (one.feature_, one.threshold_, one.left_, one.right_, one.value_ / len(sums)) for one in sums
-        ]
-        nodes, sizes = _below_each_other(parts)
+        )
         gains = np.sum([one.feature_importances_ for one in sums], axis=0)
-        found = cls()._join(nodes, nodes[2] == 0, sizes, sums[0].n_features_in_, gains)
+        found = cls()._join(nodes, sizes, gains)
         # Every part is a sum of trees itself, which begin where its own roots are.
         starts = zip(found.roots_, sums, strict=True)
         found.roots_ = np.concatenate([start + one.roots_ for start, one in starts])
         return found
 
-    def _join(
-        self,
-        nodes: tuple[np.ndarray, ...],
-        is_leaf: np.ndarray,
-        sizes: np.ndarray,
-        n_features: int,
-        gains: np.ndarray,
-    ) -> TreeSum:
-        """Nodes of one part after the other, whose children are counted from the beginning of their part."""
+    def _join(self, nodes: tuple[np.ndarray, ...], sizes: np.ndarray, gains: np.ndarray) -> TreeSum:
+        """Nodes of one part after the other, whose children are counted from the beginning of their part.
+
+        A leaf has no left child: 0 here, -1 in scikit-learn.
+        """
         self.roots_ = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
         offset = np.repeat(self.roots_, sizes)
         feature, threshold, left, right, value = nodes
+        is_leaf = left <= 0
         self.feature_ = np.where(is_leaf, 0, feature).astype(np.int64)
         self.threshold_ = _down_to_float32(np.where(is_leaf, 0.0, threshold))
         self.left_ = np.where(is_leaf, 0, left.astype(np.int64) + offset)
         self.right_ = np.where(is_leaf, 0, right.astype(np.int64) + offset)
         self.value_ = value.astype(np.float64)
-        self.n_features_in_ = int(n_features)
+        n = self.n_features_in_ = gains.shape[0]
         total = float(gains.sum())
-        self.feature_importances_ = gains / total if total > 0 else np.full(n_features, 1.0 / n_features)
+        self.feature_importances_ = gains / total if total > 0 else np.full(n, 1.0 / n)
         return self
 
     def with_values(self, values: np.ndarray) -> TreeSum:

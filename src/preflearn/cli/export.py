@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .output import collected_warnings, tell_notes, typed
 from .settings import QuietOption
 
 
@@ -28,7 +30,9 @@ class NumberType(StrEnum):
     float64 = "float64"
 
 
+# Long: most of it declares the options of the command.
 def export(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
     to: Annotated[Target, typer.Option("--to", help="Format.")],
     output: Annotated[
@@ -75,15 +79,18 @@ def export(
 
     found = load_model(model)
     names = _feature_names(found, dict(model_info(model)["metadata"]))
-    if to is Target.onnx:
-        _refuse_texts(model)
-        rows = {} if check is None else _rows_to_check(model, check)
-        options = {"one_query": one_query, "dtype": str(dtype or NumberType.float64), **rows}
-        written = _write_onnx(found, output, names, options)
-    else:
-        assert features_file is not None
-        written = _write_definitions(found, output, features_file, names, to, name or output.stem)
+    with collected_warnings() as warned:
+        if to is Target.onnx:
+            _refuse_texts(model)
+            _refuse_what_stays(found, model, typed(context), one_query)
+            rows = {} if check is None else _rows_to_check(model, check)
+            options = {"one_query": one_query, "dtype": str(dtype or NumberType.float64), **rows}
+            written = _write_onnx(found, output, names, options)
+        else:
+            assert features_file is not None
+            written = _write_definitions(found, output, features_file, names, to, name or output.stem)
     if not quiet:
+        tell_notes(warned)
         for line in written:
             typer.echo(line)
 
@@ -157,6 +164,45 @@ def _refuse_texts(model: Path) -> None:
         )
 
 
+def _refuse_what_stays(found: Any, model: Path, command: str, one_query: bool) -> None:
+    """Everything that is in the way of ONNX in one message, with the commands that lead there."""
+    from ..tables.encoding.onnx_nodes import free_texts
+    from ..tables.encoding.table import table_encoder
+    from ..tables.models.files import model_info
+    from ..tables.models.onnx import looks_at_query
+
+    encoder = table_encoder(found)
+    texts = [] if encoder is None else free_texts(encoder.encoders_)
+    alone = bool(looks_at_query(found)) and not one_query
+    if not texts and not alone:
+        return
+    reasons, commands = [], [f"{command} --one-query" if alone else command]
+    if texts:
+        commands.insert(0, _training_without(texts, model, dict(model_info(model)["metadata"])))
+        what = f"column {texts[0]!r} is" if len(texts) == 1 else f"columns {', '.join(map(repr, texts))} are"
+        reasons.append(f"{what} free text, for which ONNX has no operator")
+    if alone:
+        reasons.append(
+            "it looks at the other items of the query, and an exported model is called with rows alone: with "
+            "--one-query the rows of a call are one query"
+        )
+    how = "Run, with the other options of its training, " if texts else "Run "
+    or_serve = f". preflearn serve {model} takes texts as they are" if texts else ""
+    raise ValueError(
+        f"{model.name} cannot be exported to ONNX like this: {'; and '.join(reasons)}. {how}"
+        f"{' && '.join(commands)}{or_serve}"
+    )
+
+
+def _training_without(columns: list[str], model: Path, metadata: dict[str, Any]) -> str:
+    """The command that trained a model, without some columns."""
+    roles = metadata.get("reading") or {}
+    words = [str(one["name"]) for one in metadata.get("files", ())] or ["DATA"]
+    for role in ("target", "query"):
+        words += [f"--{role}", roles[role]] if roles.get(role) is not None else []
+    return shlex.join(["preflearn", "train", *words, "--drop", ",".join(columns), "-o", str(model)])
+
+
 def _rows_to_check(model: Path, data: Path) -> dict[str, Any]:
     """Rows as the model predicts them, and their queries."""
     from . import files, model_files
@@ -173,11 +219,29 @@ def _write_onnx(found: Any, output: Path, names: list[str] | None, options: dict
 
     exported = to_onnx(found, feature_names=names, **options)
     write_whole(output, exported.SerializeToString())
-    inputs = [one.name for one in exported.graph.input]
-    takes = f"{len(names)} features" if inputs == ["X"] and names else ", ".join(inputs)
-    written = f"Wrote {output}: takes {takes} ({options['dtype']}), gives {exported.graph.output[0].name}."
+    inputs = _inputs(found, exported)
+    if len(inputs) == 1 and names:
+        inputs = {how: [f"{len(names)} features"] for how in inputs}
+    takes = ", ".join(f"{', '.join(some)} ({how})" for how, some in inputs.items())
+    written = f"Wrote {output}: takes {takes}, gives {exported.graph.output[0].name}."
     checked = ["It orders the rows of the check as predict does."] if "check" in options else []
     return [written, *checked]
+
+
+def _inputs(found: Any, exported: Any) -> dict[str, list[str]]:
+    """Names of the inputs by what is to be given for them."""
+    import onnx
+
+    from ..tables.encoding.table import table_encoder
+
+    encoder = table_encoder(found)
+    dates = set() if encoder is None else {name for name, kind in encoder.kinds_.items() if kind == "date"}
+    types: dict[str, list[str]] = {}
+    for one in exported.graph.input:
+        kind = onnx.TensorProto.DataType.Name(one.type.tensor_type.elem_type)
+        how = {"STRING": "text", "FLOAT": "float32", "DOUBLE": "float64"}[kind]
+        types.setdefault(f"seconds since 1970, {how}" if one.name in dates else how, []).append(one.name)
+    return types
 
 
 def _write_definitions(

@@ -49,7 +49,10 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout instead of CSV.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Score and rank the rows of a file with the same columns as the training data; higher is better within a query."""
+    """Score and rank the rows of a file with the same columns as the training data; higher is better within a query.
+
+    A model of `relate` takes MODEL ROWS COLUMNS, and PAIRS to score only some pairs.
+    """
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
     reading = files.Reading.from_options(

@@ -10,6 +10,7 @@ import typer
 
 from . import files
 from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .scores import rate_scores, refuse_settings_of_scores
 from .settings import RATING, JsonOption, QuietOption, read_settings
 
 if TYPE_CHECKING:
@@ -64,7 +65,15 @@ Settings = Annotated[
         "or auto; alpha, the shrinkage, auto or a number, where 0 is maximum likelihood; level, the probability of the "
         "intervals (0.95); anchor=ITEM=RATING gives this item this rating; ties, half (a win each way), davidson (an "
         "outcome of its own) or auto; first_side (`--first-side` or `--first-side=COLUMN`), the advantage of side a; "
-        "tie_covariates=COLUMN,... make ties likely.",
+        "tie_covariates=COLUMN,... make ties likely; trusted=JUDGE,... are believed, and the others help; skip_bad "
+        "(`--skip-bad`) leaves out battles whose label is neither a side nor a tie. With "
+        "--table: level, item, task, score and family name columns; lower_is_better is yes or names of tasks.",
+    ),
+]
+TableOption = Annotated[
+    bool,
+    typer.Option(
+        "--table", help="The file is a table of scores, items x tasks or a score in each row, not battles."
     ),
 ]
 Goal = Annotated[
@@ -106,6 +115,7 @@ def rate(
     ranking: Ranking = None,
     margin: Margin = None,
     category: Category = None,
+    table: TableOption = False,
     settings: Settings = None,
     goal: Goal = None,
     report: ReportOption = None,
@@ -114,7 +124,7 @@ def rate(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Rate items from battles: a leaderboard with intervals, simultaneous rank intervals, and what to run next."""
+    """Rate items from battles, or from scores: intervals, simultaneous rank intervals, and what to run next."""
     refuse_both(quiet, as_json, "--json")
     if output is not None and output.suffix.lower() not in _SUFFIXES:
         raise ValueError(
@@ -127,16 +137,29 @@ def rate(
         "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "margin": margin, **read_settings("--set", settings, RATING),
     }  # fmt: skip
+    if options.pop("skip_bad", False):
+        options["on_bad"] = "skip"
+    if table:
+        return rate_scores(
+            battles,
+            {**options, "category": category, "goal": goal},
+            report,
+            output,
+            as_json,
+            quiet,
+            typed(context),
+        )
+    refuse_settings_of_scores(options)
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"reading {battles[0].name}")
         streamed = _is_large(battles) and not _needs_rows(options, category, battles)
-        table = _count(battles, options) if streamed else _read(battles, options, category)
+        read = _count(battles, options) if streamed else _read(battles, options, category)
         tell("rating")
         from ..ratings import rate as rate_battles
 
-        found = rate_battles(table, **options)
+        found = rate_battles(read, **options)
         _check_goal(found, goal)
-        boards = None if category is None else found.boards(_labels(table, category))
+        boards = None if category is None else found.boards(_labels(read, category))
         tell("held-out battles and next battles")
         _write(found, boards, battles[0], report, output, typed(context))
         if as_json:
@@ -193,7 +216,7 @@ def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
     texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
-    counts = BattleCounts(**given)
+    counts = BattleCounts(**given, on_bad=options.pop("on_bad", "raise"))
     for path in paths:
         before = 0
         for part in iter_columns([path], texts, numbers):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -161,10 +162,12 @@ class _Relation:
     ) -> None:
         import numpy as np
 
+        from ..relations.inputs import read_pair_list
         from ..tables.preferences import read_relation
 
         self.sources, self.alphas, self.setting, self.duplicates = sources, alphas, setting, duplicates
         self.tables = tables = read_relation(*sources, drop=drop)
+        self._refuse_by_name()
         self._prepare()
         self.kernels: dict[str, Any] = {"row_kernel": kernel, "column_kernel": kernel}
         if kernel == "rbf":
@@ -173,10 +176,44 @@ class _Relation:
         elif gamma is not None:
             raise ValueError(f"--set gamma would be ignored by --kernel {kernel}: leave it out.")
         p, q = len(tables.rows.names), len(tables.columns.names)
+        self.labels = read_pair_list(
+            tables.row_index, tables.column_index, tables.y, duplicates, shape=(p, q)
+        )
+        row, column, y = self.labels
         self.Y = np.full((p, q), np.nan)
-        share = tables.y.shape[0] / (p * q)
-        known = f"{tables.y.shape[0]:,} labels ({tables.label}), {share:.0%} of all pairs"
+        self.Y[row, column] = y
+        known = f"{y.shape[0]:,} labels ({tables.label}), {y.shape[0] / (p * q):.0%} of all pairs"
         self.summary = f"{known} of {p:,} rows and {q:,} columns"
+
+    def _refuse_by_name(self) -> None:
+        """What the learner would refuse by the numbers of the objects."""
+        import numpy as np
+
+        from ..errors import InputError, Remedy
+
+        found, pairs = self.tables, self.sources[2]
+        sides = (found.rows.names, found.columns.names)
+        places = (found.row_index, found.column_index)
+        for path, names, index in zip(self.sources, sides, places):
+            absent = np.setdiff1d(np.arange(len(names)), index)
+            if absent.size:
+                more = f" and {absent.size - 1:,} more have" if absent.size > 1 else " has"
+                raise InputError(
+                    f"{path}: {names[absent[0]]!r}{more} no label in {pairs}: leave out of the training what has "
+                    "none, and predict it afterwards"
+                )
+        _, first, counts = np.unique(np.stack(places, axis=1), axis=0, return_index=True, return_counts=True)
+        again = np.flatnonzero(counts > 1)
+        if again.size and self.duplicates == "refuse":
+            k = int(first[again[0]])
+            row, column = (str(names[index[k]]) for names, index in zip(sides, places))
+            same = (places[0] == places[0][k]) & (places[1] == places[1][k])
+            labels = ", ".join(f"{value:g}" for value in found.y[same][:4].tolist())
+            many = "1 pair is" if again.size == 1 else f"{again.size:,} pairs are"
+            raise InputError(
+                f"{pairs}: {many} labelled more than once, such as {row!r} and {column!r} ({labels}): list each once",
+                Remedy("duplicates", "mean", "to learn from the mean of its labels"),
+            )
 
     def _prepare(self) -> None:
         """The objects as standardised numbers; tables of anything but numbers by an encoder that the model keeps."""
@@ -199,30 +236,35 @@ class _Relation:
         from ..relations import KroneckerRLSCV
 
         model = KroneckerRLSCV(self.alphas, hold_out=setting, keep_predictions=True, **self.kernels)
-        tables = self.tables
-        rows, columns = self.objects
-        places = (tables.row_index, tables.column_index)
-        return model.fit_pairs_of(rows, columns, *places, tables.y, duplicates=self.duplicates)
+        (rows, columns), (row, column, y) = self.objects, self.labels
+        return model.fit_pairs_of(rows, columns, row, column, y)
 
     def settings(self) -> list[Any]:
         import numpy as np
 
         from ..metrics import concordance
+        from ..model_selection.relation import means_in_order, relation_interval
         from ..report.relation import SettingRow
 
         rows = []
-        row, column, y = self.tables.row_index, self.tables.column_index, self.tables.y
-        self.Y[row, column] = y
+        row, column, y = self.labels
         for setting, (new, how) in SETTINGS.items():
             model = self.search(setting)
             best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
             F = model.cv_predictions_[best][row, column]
             if setting == self.setting:
                 self.chosen = model
-            error = float(np.mean((y - F) ** 2))
+            fitted = model.predict_pairs_of(*self.objects, row, column)
             rows.append(
                 SettingRow(
-                    new, how, float(concordance(y, F)), error, float(model.alpha_), setting == self.setting
+                    new,
+                    how,
+                    float(concordance(y, F)),
+                    float(np.mean((y - F) ** 2)),
+                    float(model.alpha_),
+                    setting == self.setting,
+                    relation_interval(row, column, y, F, fitted),
+                    means_in_order(row, column, self.Y, setting),
                 )
             )
         return rows
@@ -263,26 +305,38 @@ def is_relation(path: Path) -> bool:
 
 
 def predict_relation(model_file: Path, data: list[Path], output: Path | None, quiet: bool) -> None:
-    """Scores of every pair of two tables of objects, as CSV: row, column, score."""
-    if len(data) != 2:
+    """Scores of every pair of two tables of objects, or of the pairs that a third lists, as CSV: row, column, score."""
+    import numpy as np
+
+    from ..tables.preferences import read_pairs
+
+    if len(data) not in (2, 3):
         raise ValueError(
-            f"A relation is predicted for two tables, row objects and column objects: found {len(data)} files."
+            f"{model_file.name} is a relation: preflearn predict {model_file} ROWS COLUMNS scores every pair of two "
+            f"tables of objects, preflearn predict {model_file} ROWS COLUMNS PAIRS those that the third lists; found "
+            f"{len(data)} {'file' if len(data) == 1 else 'files'}."
         )
     if output is not None and output.suffix.lower() != ".csv":
         raise ValueError(f"-o {output}: scores of pairs are written as .csv: give this suffix.")
-    F, tables = _predicted(model_file, data)
-    _write_scores(F, tables, output, quiet)
+    model, objects, tables = _loaded(model_file, data[:2])
+    if len(data) == 2:
+        F = model.predict(*objects)
+        places, scores = tuple(np.indices(F.shape).reshape(2, -1)), F.ravel()
+    else:
+        places = read_pairs(data[2], tables, data[:2])
+        scores = model.predict_pairs_of(*objects, *places)
+    _write_scores(scores, [table.names[index] for table, index in zip(tables, places)], output, quiet)
 
 
-def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
-    """Predictions for every pair of two tables of objects, and the tables."""
+def _loaded(model_file: Path, data: list[Path]) -> tuple[Any, list[Any], list[Any]]:
+    """The model, two tables of objects as it takes them, and the tables."""
     from ..tables.models.files import load_model, model_info
     from ..tables.preferences import read_objects
 
     model, metadata = load_model(model_file), model_info(model_file)["metadata"]
     tables = [read_objects(path) for path in data]
     if "table" in metadata["rows"]:
-        return model.predict(*(table.columns for table in tables)), tables
+        return model, [table.columns for table in tables], tables
     objects = []
     for table, side, path in zip(tables, ("rows", "columns"), data, strict=True):
         if table.feature_names != metadata[side]["features"]:
@@ -291,12 +345,13 @@ def _predicted(model_file: Path, data: list[Path]) -> tuple[Any, list[Any]]:
                 f"{', '.join(table.feature_names[:6])}, expected {', '.join(metadata[side]['features'][:6])}."
             )
         objects.append(scaled(table.X, metadata[side]))
-    return model.predict(*objects), tables
+    return model, objects, tables
 
 
 def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None:
     """The model of a relation on labels that are known: rows, columns and pairs, as in the training."""
     from ..model_selection import evaluate_scores
+    from ..model_selection.relation import relation_interval
     from ..tables.preferences import read_relation
 
     if len(data) != 3:
@@ -305,10 +360,15 @@ def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None
             f"COLUMNS PAIRS; found {len(data)}."
         )
     found = read_relation(*data)
-    F, _ = _predicted(model_file, data[:2])
-    result = evaluate_scores(
-        found.y, F[found.row_index, found.column_index], metrics=["concordance", "kendall_tau"]
+    model, objects, _ = _loaded(model_file, data[:2])
+    scores = model.predict_pairs_of(*objects, found.row_index, found.column_index)
+    result = evaluate_scores(found.y, scores, metrics=["concordance", "kendall_tau"])
+    concordance = replace(
+        result.metrics[0],
+        interval=relation_interval(found.row_index, found.column_index, found.y, scores),
+        interval_method="placement values with rows and columns as clusters, in Wilson's form",
     )
+    result = replace(result, metrics=(concordance, *result.metrics[1:]))
     if as_json:
         print_json({"model": str(model_file), **result.to_dict()})
         return
@@ -316,16 +376,13 @@ def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None
     new_console().print(str(result), markup=False)
 
 
-def _write_scores(F: Any, tables: list[Any], output: Path | None, quiet: bool) -> None:
+def _write_scores(scores: Any, names: list[Any], output: Path | None, quiet: bool) -> None:
     from ..tables.atomic import atomic_write
 
     def write(file: Any) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["row", "column", "score"])
-        for i, row in enumerate(tables[0].names.tolist()):
-            writer.writerows(
-                (row, column, repr(float(F[i, j]))) for j, column in enumerate(tables[1].names.tolist())
-            )
+        writer.writerows((row, column, repr(score)) for row, column, score in zip(*names, scores.tolist()))
 
     if output is None:
         write(sys.stdout)
@@ -335,7 +392,7 @@ def _write_scores(F: Any, tables: list[Any], output: Path | None, quiet: bool) -
         write(file)
         file.detach()
     if not quiet:
-        new_console().print(f"Wrote {F.size:,} scores to {output}.", markup=False)
+        new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
 
 
 def _scaling(table: Any) -> dict[str, list[Any]]:
@@ -374,11 +431,24 @@ def _show(summary: str, settings: list[Any], notes: list[str], output: Path, rep
     console.print(Text(summary, style="bold"))
     print_table(
         console,
-        ("what is new", "concordance", "squared error", "best alpha"),
-        [(one.new, f"{one.concordance:.4f}", f"{one.error:.4g}", f"{one.alpha:.3g}") for one in settings],
+        ("what is new", "concordance", "95 % interval", "row, column means", "squared error", "best alpha"),
+        [
+            (
+                one.new,
+                f"{one.concordance:.4f}",
+                f"{one.interval[0]:.4f} to {one.interval[1]:.4f}",
+                f"{one.baseline:.4f}",
+                f"{one.error:.4g}",
+                f"{one.alpha:.3g}",
+            )
+            for one in settings
+        ],
         title="Held-out predictions in four settings",
         bold=[k for k, one in enumerate(settings) if one.chosen],
     )
-    console.print(Text("The model was chosen for the setting in bold (--hold-out chooses another)."))
+    (chosen,) = (one.new for one in settings if one.chosen)
+    console.print(
+        Text(f"The model was chosen for what is new: {chosen} (--hold-out chooses another setting).")
+    )
     print_notes(console, notes)
     console.print(Text(f"Wrote {output}" + ("" if report is None else f" and {report}") + "."))

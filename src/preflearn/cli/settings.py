@@ -79,6 +79,11 @@ def _yes_or_column(text: str) -> bool | str:
     return text == "yes" if text in ("yes", "no") else text
 
 
+def _yes_or_names(text: str) -> bool | dict[str, bool]:
+    """What ``higher_is_better`` is then."""
+    return text != "yes" if text in ("yes", "no") else {name.strip(): False for name in text.split(",")}
+
+
 def _yes_or_no(text: str) -> bool:
     if text not in ("yes", "no"):
         raise ValueError("must be yes or no")
@@ -130,6 +135,13 @@ RATING: Mapping[str, Reader] = {
     "ties": str,
     "first_side": _yes_or_column,
     "tie_covariates": _names,
+    "trusted": _names,
+    "skip_bad": _yes_or_no,
+    "item": _name,
+    "task": _name,
+    "score": _name,
+    "family": _name,
+    "lower_is_better": _yes_or_names,
 }
 
 # The settings of the commands that have any.
@@ -157,7 +169,7 @@ def spelled_out(arguments: Sequence[str]) -> list[str]:
         if option is None or not name.startswith("--"):
             out.append(one)
             continue
-        if key in ("within_queries", "first_side"):
+        if key in ("within_queries", "first_side", "lower_is_better", "skip_bad"):
             value = value or "yes"
         elif not equals:
             value = next(rest, "")
@@ -252,6 +264,8 @@ def as_option(remedy: Remedy, command: str = "") -> str | None:
     """
     if remedy.argument == "query" and remedy.has_value and remedy.value is None:
         return f"--no-query {remedy.purpose}".rstrip()
+    if remedy.argument == "on_bad":
+        return f"--skip-bad {remedy.purpose}".rstrip()
     value = remedy.value if remedy.has_value else ""
     own = _OWN_OPTIONS.get(command, {})
     known = own if own else _OPTIONS
@@ -290,8 +304,16 @@ def option_name(argument: str, command: str = "") -> str:
 _SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
 # Of commands whose options are not those of `train`.
 _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
-           "half_life", "anchor", "alpha", "level", "goal", "ties", "first_side", "tie_covariates")  # fmt: skip
+           "half_life", "anchor", "alpha", "level", "goal", "ties", "first_side", "tie_covariates",
+           "item", "task", "score", "family", "trusted")  # fmt: skip
 _OWN_OPTIONS = {
-    "rate": {**{name: "--" + name.replace("_", "-") for name in _RATING}, "covariates": "--covariate"}
+    "rate": {
+        **{name: "--" + name.replace("_", "-") for name in _RATING},
+        "covariates": "--covariate",
+        "higher_is_better": "--lower-is-better",
+        "on_bad": "--skip-bad",
+    }
 }
-_OPTIONS = {"drop", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS}
+_OPTIONS = {
+    "drop", "duplicates", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS
+}  # fmt: skip

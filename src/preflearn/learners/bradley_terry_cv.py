@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.model_selection import KFold
 
+from ..comparisons import encode_queries
 from ..comparisons.answers import Answers
 from ..comparisons.inputs import read_alpha
 from ..kernels.functions import n_items, take_items
@@ -31,6 +32,18 @@ from ..losses.laplace import (
     without_each,
 )
 from ..losses.logistic import averaged_probability
+from ..model_selection._intervals import optimism, widening
+from ..model_selection._learner import EstimatingLearner
+from ..model_selection._nested import (
+    BY_OTHERS,
+    FOLDS,
+    JACKKNIFE,
+    METHOD,
+    NestedChoice,
+    jackknife,
+    students_interval,
+)
+from ..model_selection._performance import PerformanceEstimate
 from .bradley_terry import BradleyTerry, BradleyTerryModel
 
 # Prior variances of an average item's latent score that alphas="auto" tries.
@@ -59,7 +72,55 @@ class _Candidate:
     probabilities: np.ndarray
 
 
-class BradleyTerryCV(BradleyTerryModel):
+@dataclass(frozen=True)
+class _AnswerJudge:
+    """Scores held-out probabilities of answers; the estimate is about new answers, or about those of new judges."""
+
+    answers: Answers
+    scoring: str
+    tests: list[np.ndarray]
+    new_judges: bool
+
+    def score_part(self, numbers: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
+        rows = np.concatenate([self.tests[k] for k in numbers])
+        values = np.concatenate(predictions, axis=1)[:, :, 0]
+        return np.array([self.score(rows, p) for p in values])
+
+    def score(self, rows: np.ndarray, p: np.ndarray) -> float:
+        p = np.clip(p, 1e-15, 1.0 - 1e-15)
+        y, weight = self.answers.share[rows], self.answers.weight[rows]
+        if self.scoring == "accuracy":
+            right = np.where((y == 0.5) | (p == 0.5), 0.5, p > 0.5)
+            return float(np.average(right, weights=weight))
+        return float(np.average(y * np.log(p) + (1.0 - y) * np.log1p(-p), weights=weight))
+
+    def estimate(self, predictions: list[np.ndarray], fitted: np.ndarray) -> PerformanceEstimate:
+        rows = np.concatenate(self.tests)
+        p, n = np.concatenate(predictions, axis=1)[0, :, 0], rows.shape[0]
+        judges = self.answers.judges
+        owners = encode_queries(judges[rows] if self.new_judges and judges is not None else rows, n)
+        what = "judges" if self.new_judges else "answers"
+        lost = optimism(2.0 * self.answers.share[rows] - 1.0, p - 0.5, fitted[rows])
+        variance, n_blocks = jackknife(lambda some: self.score(rows[some], p[some]), owners)
+        variance *= widening(lost)
+        value = self.score(rows, p)
+        low, high = students_interval(value, variance, n_blocks)
+        most = 1.0 if self.scoring == "accuracy" else 0.0
+        return PerformanceEstimate(
+            value=value,
+            interval=(max(low, 0.0) if self.scoring == "accuracy" else low, min(high, most)),
+            method=METHOD,
+            n_pairs=n,
+            measure=self.scoring.replace("_", " "),
+            n_rows=n,
+            standard_error=float(np.sqrt(variance)),
+            compared=FOLDS.format(len(self.tests), "answers", "it", BY_OTHERS),
+            interval_method=JACKKNIFE.format(n_blocks, what),
+            counted=f"{owners.n_groups:,} judges, {n:,} answers" if self.new_judges else f"{n:,} answers",
+        )
+
+
+class BradleyTerryCV(EstimatingLearner, BradleyTerryModel):
     """`BradleyTerry` with alpha, the width of the kernel and the offsets chosen by held-out preferences.
 
     Parameters
@@ -99,6 +160,10 @@ class BradleyTerryCV(BradleyTerryModel):
     cv_scores_ : ndarray of shape (a,)
         Held-out score of each alpha with the chosen kernel; greater is better.
     best_score_ : float
+        The best of the held-out scores.
+    estimate_ : PerformanceEstimate
+        That score for new answers (of new judges with ``cv="leave-judge-out"``), with a 95 % interval; as in
+        `RankRLSCV`. Not there with ``scoring="log_evidence"``, which holds nothing out.
     kernel_scores_ : list of dict
         The best score and alpha of each combination of gamma and offsets that was tried.
     cv_predictions_ : ndarray of shape (a, l)
@@ -193,6 +258,27 @@ class BradleyTerryCV(BradleyTerryModel):
         if self.keep_predictions:
             self.cv_predictions_ = best.probabilities
         super()._fit_answers(X, answers, judges, with_judges)
+        self._forget_choice()
+        if self.scoring != "log_evidence":  # which holds nothing out
+            judge = self._judge(answers, folds)
+            nested = NestedChoice(judge)
+            for one in candidates:
+                nested.see(one.alphas, [one.probabilities[:, test, None] for test in judge.tests])
+            items, pairs = (
+                take_items(X, np.unique(answers.pairs)),
+                np.unique(answers.pairs, return_inverse=True)[1],
+            )
+            pairs = pairs.reshape(-1, 2)
+
+            def differences(model: Any) -> np.ndarray:
+                f = np.asarray(model.predict(items))
+                return f[pairs[:, 0]] - f[pairs[:, 1]]
+
+            self._keep_choice(nested.estimate, differences)
+
+    def _judge(self, answers: Answers, folds: list[np.ndarray] | None) -> _AnswerJudge:
+        tests = list(np.arange(answers.n_pairs)[:, None]) if folds is None else folds
+        return _AnswerJudge(answers, self.scoring, tests, self.cv == "leave-judge-out")
 
     def _try(
         self,
@@ -235,7 +321,9 @@ class BradleyTerryCV(BradleyTerryModel):
                 expected = expected + _log_normal(item_offsets, *_USUAL_OFFSETS)
             scores = (evidence + expected) / answers.n_pairs
         else:
-            scores = np.array([self._score(answers, p) for p in probabilities])
+            judge = self._judge(answers, folds)
+            every = np.arange(answers.n_pairs)
+            scores = np.array([judge.score(every, p) for p in probabilities])
         return _Candidate(gamma, item_offsets, alphas, scores, probabilities)
 
     def _path(
@@ -274,14 +362,6 @@ class BradleyTerryCV(BradleyTerryModel):
         if isinstance(posterior, LabelPosterior):
             posterior.n_draws = _DRAWS
         return posterior, mode.fit.weights
-
-    def _score(self, answers: Answers, p: np.ndarray) -> float:
-        p = np.clip(p, 1e-15, 1.0 - 1e-15)
-        y, weight = answers.share, answers.weight
-        if self.scoring == "accuracy":
-            right = np.where((y == 0.5) | (p == 0.5), 0.5, p > 0.5)
-            return float(np.average(right, weights=weight))
-        return float(np.average(y * np.log(p) + (1.0 - y) * np.log1p(-p), weights=weight))
 
     def _plain_model(self, gamma: float | None, item_offsets: float) -> BradleyTerry:
         names = (

@@ -26,8 +26,10 @@ from ..losses.order_program import (
     solve_order_program,
 )
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
-from ..model_selection._choice import Comparable, choose, read_grid, read_scoring, warn_at_edge
+from ..model_selection._choice import choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import Folds, read_folds
+from ..model_selection._learner import EstimatingLearner
+from ..model_selection._nested import NestedChoice, RowJudge
 from .base import KernelModel
 from .partial_targets import read_partial_targets
 from .preferences.statements import read_statements
@@ -183,8 +185,8 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
         weight : float or array-like of shape (p,), default 1
             w, nonnegative.
         bounds : tuple (rows, lower, upper) or (rows, lower, upper, weight)
-            lower <= f(x) <= upper for these rows; numbers or arrays, None or infinite for an open side, equal
-            for f(x) = g. Each finite side is one statement and counts in p.
+            lower <= f(x) <= upper for these rows; numbers or arrays, None (alone or in a list) or infinite for an
+            open side, equal for f(x) = g. Each finite side is one statement and counts in p.
 
         Returns
         -------
@@ -200,7 +202,7 @@ class OrderPreferenceRegressor(_OrderPreferenceModel):
         return self
 
 
-class OrderPreferenceRegressorCV(_OrderPreferenceModel):
+class OrderPreferenceRegressorCV(EstimatingLearner, _OrderPreferenceModel):
     """`OrderPreferenceRegressor` with alpha and gamma chosen by cross-validation on the labelled rows.
 
     Parameters
@@ -236,6 +238,9 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
     cv_scores_ : ndarray of shape (n_alphas, n_gammas)
         The score of all held-out predictions.
     best_score_ : float
+        The best of `cv_scores_`.
+    estimate_ : PerformanceEstimate
+        That measure on new rows, with a 95 % interval, alpha and gamma chosen by the other folds; as in `RankRLSCV`.
     cv_predictions_ : ndarray of shape (n_alphas, m)
         With `keep_predictions`: for each labelled row the prediction of the model fitted without its fold, NaN for the
         others.
@@ -292,7 +297,8 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
         scoring = read_scoring(self.scoring, "neg_mean_absolute_error")
         folds = self._read_folds(y[labelled])
         everything = one_group(labelled.shape[0])
-        comparable = Comparable.of(scoring, folds, everything, pooled=True)
+        judge = RowJudge(scoring, folds, everything, y[labelled, None], pooled=True)
+        _ = judge.comparable  # refuses before any work
         self.alphas_ = read_grid(self.alphas, _PUBLISHED_GRID, zero=True)
         gammas = self._read_gammas(kernel)
         basis = self._choose_basis(labelled, y.shape[0])
@@ -308,15 +314,18 @@ class OrderPreferenceRegressorCV(_OrderPreferenceModel):
             delayed(hold_out)(gamma) for gamma in gammas
         )
         self.gammas_ = np.array(gammas, dtype=float if gammas[0] is not None else object)
-        self.cv_scores_ = np.stack(
-            [comparable.score(scoring, y[labelled, None], predictions) for predictions in held_out], axis=1
-        )
+        self.cv_scores_ = np.stack([judge.score(predictions) for predictions in held_out], axis=1)
         best, which = choose(self.cv_scores_, self.alphas_)
         self.best_score_ = float(self.cv_scores_[best, which])
         self.alpha_, self.gamma_ = float(self.alphas_[best]), gammas[which]
         if self.keep_predictions:
             self.cv_predictions_ = np.full((self.alphas_.shape[0], y.shape[0]), np.nan)
             self.cv_predictions_[:, labelled] = folds.collect(held_out[which], labelled.shape[0])[:, :, 0]
+        nested = NestedChoice(judge)
+        for predictions in held_out:
+            nested.see(self.alphas_, predictions)
+        rows = take_items(X, labelled)
+        self._keep_choice(nested.estimate, lambda model: model.predict(rows))
         warn_at_edge(self.alphas_, self.cv_scores_[:, which], best)
         kernel = self._kernel_with(self.gamma_)
         design = OrderDesign.of(kernel, X, y[labelled], labelled, basis, statements)

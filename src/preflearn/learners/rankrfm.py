@@ -19,16 +19,16 @@ from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items, why_not_on_device
 from ..kernels.registry import kernel_names
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
-from ..model_selection._choice import Comparable, auto_grid, choose, read_grid, read_scoring, warn_at_edge
+from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import (
-    Folds,
     encode_groups,
     order_by_content,
     read_folds,
     read_preference_folds,
     shuffled_folds,
 )
-from ..model_selection._tally import share_in_order
+from ..model_selection._learner import EstimatingLearner
+from ..model_selection._nested import NestedChoice, PreferenceJudge, RowJudge
 from ..numerics.namespace import as_host, is_device_array
 from ..numerics.threads import with_small_matrices
 from ..squared.devices.expansion import DeviceTrainingSet, gradients_on_device, in_double
@@ -45,10 +45,6 @@ _SEARCH_ROWS = 25_000
 # This many rounds in a row without a better held-out score end the recursion.
 _PATIENCE = 2
 _N_FOLDS = 5
-# Number of parts of the folds: the reported score of a part comes from a choice made without it.
-_MOST_PARTS = 10
-# Mean scores that differ by less than this are equal up to rounding.
-_SAME_SCORE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -103,22 +99,20 @@ class _Search:
     X : validated items
     sets : list of TrainingSet
         One for each fold, and last that of all rows.
-    tests : list of int arrays
-        What each fold predicts: numbers of rows, or of preferences.
     predict : callable
         From a fold's number, its model and the alphas to what is scored, shape (a, n_test, v).
-    score : callable
-        From the predictions of all folds to the score of every alpha.
-    score_part : callable
-        The same for some of the folds, from their numbers and predictions; NaN where they have no score.
+    judge : RowJudge or PreferenceJudge
+        How the predictions of folds are scored.
     """
 
     X: Any
     sets: list[TrainingSet]
-    tests: list[np.ndarray]
     predict: Callable[[int, MetricModel, np.ndarray], np.ndarray]
-    score: Callable[[list[np.ndarray]], np.ndarray]
-    score_part: Callable[[np.ndarray, list[np.ndarray]], np.ndarray]
+    judge: RowJudge | PreferenceJudge
+
+    @property
+    def tests(self) -> list[np.ndarray]:
+        return self.judge.tests
 
     def for_each(self, work: Callable[[int], Any], size: int) -> list[Any]:
         """``work(0) ... work(size - 1)``: one after the other on a device, which each of them keeps busy.
@@ -128,57 +122,6 @@ class _Search:
         if is_device_array(self.X):
             return [work(number) for number in range(size)]
         return with_small_matrices(work, size)
-
-
-class _Nested:
-    """Held-out predictions whose round and alpha are chosen by the other folds, and their score.
-
-    The best of many scores is too optimistic. Folds are combined into at most ten parts; each part is predicted with
-    the round and the alpha that have the best mean score over the other parts. Only the best so far is kept.
-    """
-
-    def __init__(self, search: _Search) -> None:
-        self._search = search
-        self._parts = np.array_split(np.arange(len(search.tests)), min(_MOST_PARTS, len(search.tests)))
-        self._sizes = np.array(
-            [sum(search.tests[k].shape[0] for k in part) for part in self._parts], dtype=float
-        )
-        self._best = np.full(len(self._parts), -np.inf)
-        self._kept: list[np.ndarray | None] = [None] * len(search.tests)
-        self._n_scored = 0
-
-    def see(self, alphas: np.ndarray, held_out: list[np.ndarray]) -> None:
-        """Add a round, its predictions being of shape (a, n_test, v) for each fold."""
-        scores = np.stack(
-            [self._search.score_part(part, [held_out[k] for k in part]) for part in self._parts], axis=1
-        )
-        weights = np.where(np.isnan(scores), 0.0, self._sizes)  # (a, parts)
-        sums = np.nan_to_num(scores) * weights
-        self._n_scored = int(np.count_nonzero(weights.any(axis=0)))
-        total, weight = sums.sum(axis=1), weights.sum(axis=1)
-        for place, part in enumerate(self._parts):
-            left = weight - weights[:, place]
-            if not left.all():
-                continue
-            others = (total - sums[:, place]) / left
-            choice = choose(others, alphas)[0]
-            if others[choice] > self._best[place] + _SAME_SCORE:
-                self._best[place] = others[choice]
-                for k in part:
-                    self._kept[k] = held_out[k][choice][None]
-
-    def score(self) -> float:
-        """Of the predictions; NaN, with a warning, where there are no other folds to choose by."""
-        kept = [one for one in self._kept if one is not None]
-        if self._n_scored < 2 or len(kept) < len(self._kept):
-            warnings.warn(
-                "best_score_ is NaN: fewer than two folds have rows to compare, and an unbiased score needs one to "
-                "choose by and one to score. cv_scores_ holds the scores that the choice was based on.",
-                UserWarning,
-                stacklevel=5,
-            )
-            return float("nan")
-        return float(self._search.score(kept)[0])
 
 
 @dataclass(frozen=True)
@@ -213,7 +156,7 @@ class TrainedRound:
         return float(self.scores[self.choice])
 
 
-class RankRFM(RankerMixin, KernelModel):
+class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
     """Recursive feature machine for ranking: a RankRLS whose kernel learns its metric.
 
     Trains a `RankRLS`, measures by the gradients of its scores how much each direction of the features matters,
@@ -364,7 +307,7 @@ class RankRFM(RankerMixin, KernelModel):
             None if groups is None else encode_groups(groups, n_items(X)).codes[rows],
             has_queries=has_queries,
         )
-        model, held_out = self._recurse(search, kernel)
+        model, held_out = self._recurse(search, kernel, lambda model: model.predict_items(search.X))
         self._keep(model, rows[search.sets[-1].basis], single)
         if self.keep_predictions:
             self.cv_predictions_ = np.full(scores.shape, np.nan)
@@ -401,7 +344,12 @@ class RankRFM(RankerMixin, KernelModel):
         magnitude = read_per_pair(magnitude, pairs.shape[0], "magnitude")
         weight = read_per_pair(weight, pairs.shape[0], "weight", positive=True)
         search = self._search_pairs(X, pairs, magnitude, weight, groups)
-        model, held_out = self._recurse(search, kernel)
+
+        def differences(model: Any) -> Any:
+            f = model.predict_items(X)
+            return f[pairs[:, 0]] - f[pairs[:, 1]]
+
+        model, held_out = self._recurse(search, kernel, differences)
         self._keep(model, search.sets[-1].basis, single=True)
         if self.keep_predictions:
             self.cv_predictions_ = held_out[:, 0]
@@ -559,22 +507,14 @@ class RankRFM(RankerMixin, KernelModel):
         refuse_folds_of_whole_basis(basis, folds.leaving)
         sets = [_without(left, n_rows, basis, task, kind) for left in folds.leaving]
         sets.append(kind(np.arange(n_rows), basis, task))
-        comparable = Comparable.of(scoring, folds, queries, pooled=False)
-
-        def score_part(numbers: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
-            part = Folds(*([sets[k] for k in numbers] for sets in (folds.tests, folds.leaving)))
-            try:
-                return Comparable.of(scoring, part, queries, pooled=False).score(scoring, scores, predictions)
-            except ValueError:  # nothing to compare
-                return np.full(predictions[0].shape[0], np.nan)
-
+        owners = None if groups is None else encode_groups(groups, n_rows)
+        judge = RowJudge(scoring, folds, queries, scores, groups=owners)
+        _ = judge.comparable  # refuses before any work
         return _Search(
             X,
             sets,
-            folds.tests,
             lambda fold, model, alphas: model.predict(take_items(X, folds.tests[fold]), alphas),
-            lambda predictions: comparable.score(scoring, scores, predictions),
-            score_part,
+            judge,
         )
 
     def _search_pairs(self, X: Any, pairs: np.ndarray, magnitude: Any, weight: Any, groups: Any) -> _Search:
@@ -599,24 +539,39 @@ class RankRFM(RankerMixin, KernelModel):
             place = place.reshape(ends.shape)
             return f[:, place[:, 0]] - f[:, place[:, 1]]
 
-        def score(predictions: list[np.ndarray]) -> np.ndarray:
-            return np.array([share_in_order(one[:, 0]) for one in np.concatenate(predictions, axis=1)])
+        owners = None if groups is None else encode_groups(groups, n_pairs)
+        truth = np.ones(n_pairs) if magnitude is None else magnitude
+        judge = PreferenceJudge(read_scoring(None), folds, truth, owners, off=0.0)
+        return _Search(X, sets, predict, judge)
 
-        return _Search(X, sets, folds.tests, predict, score, lambda _, predictions: score(predictions))
+    def _recurse(
+        self, search: _Search, kernel: Kernel, predict: Callable[[Any], Any]
+    ) -> tuple[MetricModel, np.ndarray]:
+        """The model of the best round, and its held-out predictions.
 
-    def _recurse(self, search: _Search, kernel: Kernel) -> tuple[MetricModel, np.ndarray]:
-        """The model of the best round, and its held-out predictions."""
-        best, figure = None, _Nested(search)
+        ``predict`` is what the fitted model predicts for the rows or preferences of the search.
+        """
+        best, nested = None, NestedChoice(search.judge)
         rounds, start = [], time.perf_counter()
         for one in self._walk(search, kernel):
-            figure.see(one.alphas, one.held_out)
+            nested.see(one.alphas, one.held_out)
             if best is None or one.score > best.score:
                 best = one
             rounds.append(Round(one.number, one.alpha, one.score, time.perf_counter() - start))
             start = time.perf_counter()
         assert best is not None
         self.rounds_ = Rounds(rounds)
-        self.best_round_, self.alpha_, self.best_score_ = best.number, best.alpha, figure.score()
+        self.best_round_, self.alpha_ = best.number, best.alpha
+        kept = nested.predictions()
+        self.best_score_ = float("nan") if kept is None else float(search.judge.score(kept)[0])
+        if kept is None:
+            warnings.warn(
+                "best_score_ is NaN: fewer than two folds have rows to compare, and an unbiased score needs one to "
+                "choose by and one to score. cv_scores_ holds the scores that the choice was based on.",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._keep_choice(nested.estimate, predict)
         self.alphas_, self.cv_scores_ = best.alphas, best.scores
         warn_at_edge(best.alphas, best.scores, best.choice, stacklevel=3)
         return best.models[-1], _collect([values[best.choice] for values in best.held_out], search.tests)
@@ -642,7 +597,7 @@ class RankRFM(RankerMixin, KernelModel):
         models = search.for_each(lambda place: sets[place].train(search.X, kernel), len(sets))
         alphas = read_grid(self.alphas, lambda: auto_grid(models[-1].largest_eigenvalue))
         held_out = search.for_each(lambda fold: search.predict(fold, models[fold], alphas), len(search.tests))
-        scores = search.score(held_out)
+        scores = search.judge.score(held_out)
         return TrainedRound(number, models, alphas, scores, held_out, choose(scores, alphas)[0])
 
     def _update_metrics(self, search: _Search, models: list[MetricModel], alpha: float) -> bool:

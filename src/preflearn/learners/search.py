@@ -14,12 +14,14 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
+from ..comparisons.inputs import read_pairs
 from ..kernels.functions import Kernel, n_items
 from ..model_selection._choice import choose, read_scoring, warn_at_edge
 from ..model_selection._folds import is_pairs
 from ..model_selection._held_out import HeldOut, HeldOutPreferences, SearchScores
-from ..model_selection._learner import SearchingLearner
-from ..numerics.namespace import Home, is_device_array
+from ..model_selection._learner import EstimatingLearner, SearchingLearner
+from ..model_selection._nested import NestedChoice
+from ..numerics.namespace import Home, as_host, is_device_array
 from ..plots import on_axes
 from .base import KernelModel, RankerMixin, SquaredLossModel
 from .rankrls import RankRLS
@@ -37,7 +39,7 @@ _OPTIONAL = (
 )
 
 
-class AlphaSearch(KernelModel, SearchingLearner):
+class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
     """What the searches over alpha share; subclasses name their learner."""
 
     _learner: type[Any]
@@ -50,7 +52,9 @@ class AlphaSearch(KernelModel, SearchingLearner):
     alphas_: Any
     cv_scores_: Any
 
-    def _search(self, hold_out: Callable[[Any], Any], cv: Any) -> tuple[Any, SearchScores]:
+    def _search(
+        self, hold_out: Callable[[Any], Any], cv: Any, predict: Callable[[Any], Any]
+    ) -> tuple[Any, SearchScores]:
         """Choose alpha (and kernel parameters).
 
         Parameters
@@ -58,6 +62,8 @@ class AlphaSearch(KernelModel, SearchingLearner):
         hold_out : callable
             Makes the held-out object of a learner.
         cv : as in HeldOut.score
+        predict : callable
+            What a fitted model predicts for what is held out.
 
         Returns
         -------
@@ -80,13 +86,16 @@ class AlphaSearch(KernelModel, SearchingLearner):
         best: tuple[dict[str, Any], SearchScores, np.ndarray, float, Any] | None = None
         options = {"per_output": True} if self.alpha_per_output else {}
         grid = getattr(self, "kernel_grid", None)
-        predictions, tried = None, []
+        predictions, tried, nested = None, [], None
         for setting in ParameterGrid(grid) if grid else [{}]:
             held = hold_out(self._plain(setting))
             found = held.evaluate(self.scoring, cv, self.alphas, **options)
             columns = found.scores.reshape(len(found.alphas), -1).T
             choice = np.array([choose(column, found.alphas)[0] for column in columns])
             score = float(np.mean([column[at] for column, at in zip(columns, choice, strict=True)]))
+            judged = held.in_folds(found, self.scoring)
+            nested = nested or NestedChoice(judged.judge, **options)
+            nested.see(judged.alphas, judged.scored)
             tried.append({"kernel": setting, "alphas": found.alphas, "cv_scores": found.scores})
             if best is None or score > best[3]:
                 best = (setting, found, choice, score, None if grid else held)  # one factorisation at a time
@@ -98,6 +107,8 @@ class AlphaSearch(KernelModel, SearchingLearner):
         self.alpha_ = self.alphas_[choice] if self.alpha_per_output else float(self.alphas_[choice[0]])
         if self.keep_predictions:
             self.cv_predictions_ = predictions
+        assert nested is not None
+        self._keep_choice(nested.estimate, predict)
         for at, column in dict(
             zip(choice.tolist(), self.cv_scores_.reshape(len(found.alphas), -1).T)
         ).items():
@@ -105,9 +116,13 @@ class AlphaSearch(KernelModel, SearchingLearner):
         return held, found
 
     def _search_rows(
-        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None
+        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None, event: Any = None
     ) -> tuple[HeldOut, SearchScores]:
-        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight}
+        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight, "event": event}
+        if self.alpha_per_output and (event is not None or getattr(getattr(y, "dtype", None), "names", None)):
+            raise ValueError(
+                "alpha_per_output=True is for several outputs, and event goes with one: leave one of them out."
+            )
         if self.alpha_per_output and is_device_array(X):
             raise ValueError(
                 "alpha_per_output=True is for NumPy and SciPy arrays: found an array of a device."
@@ -116,7 +131,9 @@ class AlphaSearch(KernelModel, SearchingLearner):
         def hold_out(learner: Any) -> HeldOut:
             return HeldOut(learner, X, y, **options, verbose=self.verbose)
 
-        return self._search(hold_out, self._cv(n_items(X), qid, groups))
+        return self._search(
+            hold_out, self._cv(n_items(X), qid, groups), lambda model: KernelModel.predict(model, X)
+        )
 
     def _search_pairs(self, X: Any, pairs: Any, **options: Any) -> None:
         if self.alpha_per_output:
@@ -127,14 +144,16 @@ class AlphaSearch(KernelModel, SearchingLearner):
         def hold_out(learner: Any) -> HeldOutPreferences:
             return HeldOut.of_pairs(learner, X, pairs, verbose=self.verbose, **options)
 
-        self._search(hold_out, self.cv)
+        def differences(model: Any) -> Any:
+            f, ends = as_host(model.predict(X)), read_pairs(as_host(pairs), n_items(X))
+            return f[ends[:, 0]] - f[ends[:, 1]]
 
-    def _train_chosen(
-        self, held: HeldOut | None, X: Any, y: Any, qid: Any = None, sample_weight: Any = None
-    ) -> None:
+        self._search(hold_out, self.cv, differences)
+
+    def _train_chosen(self, held: HeldOut | None, X: Any, y: Any, **options: Any) -> None:
         """Train on all rows at the chosen alpha: on what the search has read, where it tried one kernel."""
         if held is None:
-            held = HeldOut(self._plain(self.best_kernel_), X, y, qid=qid, sample_weight=sample_weight)
+            held = HeldOut(self._plain(self.best_kernel_), X, y, **options)
         problem: Any = held.problem
         problem.release()
         self._adopt(problem.estimator.set_params(alpha=self.alpha_)._fit_problem(problem, self.alpha_))
@@ -221,7 +240,11 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
         With `alpha_per_output` the scores have the shape (n_alphas, v).
     best_score_ : float
-        The score of the chosen alpha; with `alpha_per_output` the mean over outputs.
+        The score of the chosen alpha, the largest of `cv_scores_`: what the choice was made by, and on average too high
+        as a figure of the model. With `alpha_per_output` the mean over outputs.
+    estimate_ : PerformanceEstimate
+        How good the model is on new data, with a 95 % interval. The alpha of each fold is chosen by the other folds;
+        nothing is trained again. Computed when it is asked for; not part of a saved model.
     cv_predictions_ : ndarray of shape (n_alphas, m) or (n_alphas, m, v)
         With `keep_predictions`: for each row the prediction of the model trained without its fold. After `fit_pairs`,
         the held-out differences, shape (n_alphas, l).
@@ -239,8 +262,9 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
     >>> X, qid = rng.normal(size=(100, 4)), np.repeat(np.arange(10), 10)
     >>> y = np.sin(X[:, 0]) + 3 * qid + 0.1 * rng.normal(size=100)
     >>> model = RankRLSCV(kernel="rbf").fit(X, y, qid=qid)
-    >>> bool(model.best_score_ > 0.8)
-    True
+    >>> print(model.estimate_)
+    concordance 0.8..., 95 % interval 0.8... to 0.9... (10 queries, 100 rows)
+      method    nested cross-validation: 10 folds of whole queries, each predicted by a model that was...
     """
 
     _learner = RankRLS
@@ -257,12 +281,14 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self.cost, self.ties, self.weighting = cost, ties, weighting
         self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
-    def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
+    __metadata_request__fit = {"qid": True, "event": True}
+
+    def fit(self, X, y, *, qid=None, groups=None, event=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters
         ----------
-        X, y, qid : as in RankRLS.fit
+        X, y, qid, event : as in RankRLS.fit
         groups : array-like of shape (m,), optional
             Rows that share a group are never split between training and test.
         sample_weight : as in RankRLS.fit
@@ -272,8 +298,8 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         -------
         self
         """
-        held, _ = self._search_rows(X, y, qid, groups, sample_weight)
-        self._train_chosen(held, X, y, qid=qid, sample_weight=sample_weight)
+        held, _ = self._search_rows(X, y, qid, groups, sample_weight, event)
+        self._train_chosen(held, X, y, qid=qid, event=event, sample_weight=sample_weight)
         return self
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:
@@ -377,7 +403,8 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
 
     Attributes
     ----------
-    alpha_, alphas_, cv_scores_, best_score_, cv_predictions_, best_kernel_, kernel_scores_ : as in RankRLSCV
+    alpha_, alphas_, cv_scores_, best_score_, estimate_, cv_predictions_, best_kernel_, kernel_scores_ : as in
+        RankRLSCV
     Further attributes as in RLS.
 
     Examples

@@ -60,18 +60,28 @@ from scipy.stats import beta
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 from ._tally import PairTally
 
 LEVEL = 0.95
 TRAINED_TOGETHER = (
     "widened for the luck of the training rows, which the models share, by the share of the separation on them that is "
-    "lost on held-out queries"
+    "lost on held-out rows"
 )
 # Degrees of freedom with which the variance of a query's share, from its number of pairs, counts.
 _PRIOR_QUERIES = 3.0
 # Models of noise have an optimism of 1 on average; larger values than this are due to chance.
 _MOST_OPTIMISM = 3.0
+
+
+def placement_values(clusters: Groups | None = None) -> str:
+    """Where an interval of one ranking comes from, in words."""
+    groups = clusters is not None and clusters.n_groups < clusters.n_rows
+    what = f"{clusters.n_groups:,} groups (Obuchowski)" if groups and clusters else "rows (DeLong)"
+    return (
+        f"from the placement values of the {what}, which show the luck of the test rows, widened for that of the "
+        "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
+    )
 
 
 def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | None = None) -> float:
@@ -99,7 +109,14 @@ def placement_variance(tally: PairTally, strata: np.ndarray, clusters: Groups | 
     scale = float(tally.n_pairs) ** 2
     if clusters is not None:
         sums = np.bincount(clusters.codes, weights=influence, minlength=clusters.n_groups)
-        return _unbias(clusters.n_groups) * float(sums @ sums) / scale
+        kinds, weights = _kinds_of_clusters(strata, clusters), _weights_of_clusters(tally, clusters)
+        return (
+            sum(
+                float(sums[kinds == kind] @ sums[kinds == kind]) * _unbias_weighted(weights[kinds == kind])
+                for kind in np.unique(kinds)
+            )
+            / scale
+        )
     squares = np.bincount(strata, weights=influence**2)
     sizes = np.bincount(strata)
     return sum(_unbias(int(size)) * float(total) for size, total in zip(sizes, squares, strict=True)) / scale
@@ -132,6 +149,11 @@ def optimism(true: np.ndarray, held_out: np.ndarray, fitted: np.ndarray) -> floa
     return max(0.0, 1.0 - held_out_separation / separation)
 
 
+def widening(optimism: float) -> float:
+    """By what the variance of a mean over queries is multiplied: 1 + ρ, of which more than 3 is due to chance."""
+    return 1.0 + min(optimism, _MOST_OPTIMISM)
+
+
 def _separation(true: np.ndarray, predicted: np.ndarray) -> float:
     """z = r / (1 - r²)^½ for the correlation r about zero; 0 where nothing is distinguished."""
     largest = float(np.abs(predicted).max(initial=0.0))
@@ -141,6 +163,37 @@ def _separation(true: np.ndarray, predicted: np.ndarray) -> float:
     product = float(true @ predicted)
     rest = float(true @ true) * float(predicted @ predicted) - product**2
     return product / float(np.sqrt(rest)) if rest > 0 else float(np.copysign(np.inf, product))
+
+
+def _kinds_of_clusters(strata: np.ndarray, clusters: Groups) -> np.ndarray:
+    """The stratum that all rows of a group have in common; -1 for groups with rows of several."""
+    first = strata[clusters.order[clusters.starts[:-1]]]
+    mixed = np.unique(clusters.codes[strata != first[clusters.codes]])
+    return np.where(np.isin(np.arange(clusters.n_groups), mixed), -1, first)
+
+
+def _weights_of_clusters(tally: PairTally, clusters: Groups) -> np.ndarray:
+    """The pairs that each group takes part in."""
+    return np.bincount(clusters.codes, weights=tally.pairs, minlength=clusters.n_groups)
+
+
+def _unbias_weighted(w: np.ndarray) -> float:
+    """n / (n - 1) for unequal weights: by what the squares of w (x - weighted mean) are too small."""
+    total, squares = float(w.sum()), float(w @ w)
+    if squares == 0:
+        return 0.0
+    short = 1.0 - 2.0 * float(np.sum(w**3)) / (total * squares) + squares / total**2
+    return 1.0 / short if short > 1e-9 else 0.0
+
+
+def freedom_of_clusters(tally: PairTally, clusters: Groups) -> float:
+    """Degrees of freedom of `placement_variance` with groups, by Satterthwaite: n - 1 for n groups that weigh the same.
+
+    A sum of squares w² z² has (Σ w²)² / Σ w⁴ of them for independent normal z; one is lost for the mean.
+    """
+    w = _weights_of_clusters(tally, clusters)
+    squares = w**2
+    return max(1.0, float(squares.sum()) ** 2 / max(float(squares @ squares), np.finfo(float).tiny) - 1.0)
 
 
 def most_effective(y: np.ndarray) -> float:
@@ -202,6 +255,45 @@ def wilson_interval(
     half = z * np.sqrt(spread / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
     # Rounding may leave a share of 0 or 1 outside by the last bit.
     return max(0.0, min(share, float(centre - half))), min(1.0, max(share, float(centre + half)))
+
+
+def interval_of_one_ranking(
+    tally: PairTally, y: np.ndarray, optimism: float = 0.0, clusters: Groups | None = None
+) -> tuple[float, tuple[float, float]]:
+    """Variance of the share of pairs of one ranking, and its 95 % interval.
+
+    Parameters
+    ----------
+    tally : PairTally
+        Of the held-out predictions.
+    y : ndarray of shape (m,)
+        Labels.
+    optimism : float, default=0.0
+        ρ.
+    clusters : Groups, optional
+        Rows of a group depend on each other.
+
+    References
+    ----------
+    N. A. Obuchowski. Nonparametric analysis of clustered ROC curve data. Biometrics 53 (1997), 567-578.
+    F. E. Satterthwaite. An approximate distribution of estimates of variance components. Biometrics Bulletin 2 (1946),
+    110-114.
+    """
+    levels, codes = np.unique(y, return_inverse=True)
+    strata = codes if levels.shape[0] == 2 else np.zeros_like(codes)
+    if clusters is not None and clusters.n_groups == y.shape[0]:
+        clusters = None
+    variance = placement_variance(tally, strata, clusters)
+    most, freedom = most_effective(y), freedom_of(y)
+    if clusters is not None:
+        freedom = min(freedom, freedom_of_clusters(tally, clusters))
+        if tally.share in (
+            0.0,
+            1.0,
+        ):  # then nothing is known about how much rows of a group resemble each other
+            most *= clusters.n_groups / y.shape[0]
+    interval = wilson_interval(tally.share, variance, most, optimism=optimism, freedom=freedom)
+    return 0.25 if np.isinf(optimism) else float(min(variance * (1.0 + optimism), 0.25)), interval
 
 
 def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[float, tuple[float, float]]:
@@ -279,12 +371,12 @@ def interval_over_queries(
     counted = np.flatnonzero(~np.isnan(values))
     pairs, at_random = worth_of_queries(y, queries)
     rows = np.isin(queries.codes, counted)
-    lost = _optimism_in_queries(*(one[rows] for one in (y, held_out, fitted, queries.codes)))
+    lost = optimism_inside(*(one[rows] for one in (y, held_out, fitted, queries.codes)))
     worth = pairs[counted], at_random[counted]
     return query_interval(values[counted], worth, optimism=lost, clusters=clusters)
 
 
-def _optimism_in_queries(y: np.ndarray, held_out: np.ndarray, fitted: np.ndarray, codes: np.ndarray) -> float:
+def optimism_inside(y: np.ndarray, held_out: np.ndarray, fitted: np.ndarray, codes: np.ndarray) -> float:
     """ρ over the pairs inside queries, with equal weight for all queries.
 
     A sum of products over the pairs of a query is one over its centred rows: t_i - t_j over all pairs of k rows gives k
@@ -301,6 +393,17 @@ def _centred_in_queries(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
     values = values / max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
     means = np.bincount(codes, weights=values) / np.maximum(np.bincount(codes), 1)
     return values - means[codes]
+
+
+def groups_of_queries(owners: Groups | None, queries: Groups, counted: np.ndarray) -> Groups | None:
+    """The group of each counted query, where every query lies in one group and some share it."""
+    if owners is None:
+        return None
+    first = owners.codes[queries.order[queries.starts[:-1]]]
+    if (owners.codes != first[queries.codes]).any():
+        return None
+    found = encode_queries(first[counted], counted.size)
+    return None if found.n_groups == counted.size else found
 
 
 def query_interval(
@@ -344,9 +447,7 @@ def query_interval(
     variance = ((n - 1) * found + _PRIOR_QUERIES * expected) / (n - 1 + _PRIOR_QUERIES)
     independent = n_values**2 / float(np.sum(1 / pairs))
     laplace = (mean * independent + 1) / (independent + 2)
-    variance = max(variance, laplace * (1 - laplace) / (independent + 2)) * (
-        1.0 + min(optimism, _MOST_OPTIMISM)
-    )
+    variance = max(variance, laplace * (1 - laplace) / (independent + 2)) * widening(optimism)
     half = float(student.ppf(0.5 + LEVEL / 2, n - 1) * np.sqrt(variance))
     return variance, (max(0.0, mean - half), min(1.0, mean + half))
 

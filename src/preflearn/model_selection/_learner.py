@@ -6,20 +6,25 @@ require nothing else of them. The names are private because users do not call th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..comparisons import Comparisons, Groups
+from ..comparisons.inputs import read_times, refuse_few_events
 from ..kernels.functions import Kernel
 from ..kernels.maps import NystromMap
+from ..numerics.namespace import as_host, is_device_array
 from ..progress import Stages
 from ..squared.problem import SquaredLossFit
 
-if TYPE_CHECKING:  # learners without pairwise losses do not import them
+if TYPE_CHECKING:  # learners without pairwise losses, or without a choice, do not import them
     from ..losses.newton import PairLossFit
     from ..losses.pairs import PairSet
+    from ._performance import PerformanceEstimate
     from ._problem import Problem
 
 
@@ -65,6 +70,16 @@ class SquaredLossLearner(KernelLearner):
         """One set of comparisons for all outputs, or one per output where they depend on the scores."""
         raise NotImplementedError
 
+    def _compare_times(
+        self,
+        times: np.ndarray,
+        events: np.ndarray,
+        queries: Groups,
+        row_weights: np.ndarray | None = None,
+    ) -> Comparisons:
+        """The comparisons of censored times; for learners whose fit takes ``event``."""
+        raise NotImplementedError
+
     def _comparisons_depend_on_scores(self) -> bool:
         """Whether other scores of the same rows imply other comparisons, and not only other targets."""
         return False
@@ -107,6 +122,16 @@ class PathLearner(KernelLearner):
         """The pairs of each output."""
         raise NotImplementedError
 
+    def _time_pairs(
+        self,
+        times: np.ndarray,
+        events: np.ndarray,
+        queries: Groups,
+        row_weights: np.ndarray | None = None,
+    ) -> PairSet:
+        """The pairs of censored times."""
+        raise NotImplementedError
+
     def _automatic_alphas(self, representation: Any, pairs: Sequence[PairSet]) -> np.ndarray:
         """The grid that "auto" stands for."""
         raise NotImplementedError
@@ -140,10 +165,74 @@ class SearchingLearner:
         raise NotImplementedError
 
 
+class EstimatingLearner:
+    """A learner that chooses its settings by held-out predictions, and keeps them until it is asked how good it is."""
+
+    _chosen: tuple[Callable[[np.ndarray], PerformanceEstimate], Callable[[Any], Any]] | None
+
+    @property
+    def estimate_(self) -> PerformanceEstimate:
+        """How good the model is on new data, with a 95 % interval; the choice does not flatter it.
+
+        The settings of each fold are chosen by the other folds, from the held-out predictions of the search: nothing is
+        trained again. It is computed when it is first asked for. ``best_score_`` is the largest of ``cv_scores_``, the
+        score that the choice was made by, and on average too high.
+        """
+        if "_estimate" not in vars(self):
+            chosen = vars(self).get("_chosen")
+            if chosen is None:
+                raise AttributeError(
+                    f"{type(self).__name__} has no estimate_: it is there after fit, and neither loaded models nor "
+                    "those trained on parts of the data keep the held-out predictions that it is computed from."
+                )
+            estimate, predict = chosen
+            self._estimate = estimate(np.asarray(as_host(predict(self)), dtype=float))
+            del self._chosen
+        return self._estimate
+
+    def _keep_choice(
+        self, estimate: Callable[[np.ndarray], PerformanceEstimate], predict: Callable[[Any], Any]
+    ) -> None:
+        """Keep what `estimate_` is computed by: ``predict`` gives what the fitted model predicts for its own data."""
+        self._forget_choice()
+        self._chosen = estimate, predict
+
+    def _forget_choice(self) -> None:
+        for name in ("_chosen", "_estimate"):
+            self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> Any:
+        # Predictions and references to the training data are not part of a model on disk.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in dict(state).items() if name not in ("_chosen", "_estimate")}
+
+
 class SelfValidatingLearner:
     """A learner whose fit holds out whole queries and keeps what its procedure predicts for them, row by row."""
 
     cv_predictions_: np.ndarray
+
+
+@lru_cache
+def takes(fit: Any, name: str) -> bool:
+    """Whether fit has an argument of this name (cached: inspecting a signature takes a while)."""
+    return name in inspect.signature(fit).parameters
+
+
+def read_censored(estimator: Any, X: Any, y: Any, event: Any) -> tuple[Any, np.ndarray | None]:
+    """`read_times` for a training by this estimator; refused where it, or two of a kind, cannot be learned from."""
+    y, events = read_times(y, event)
+    if events is None:
+        return y, None
+    if not takes(type(estimator).fit, "event"):
+        raise ValueError(
+            f"{type(estimator).__name__} does not learn from censored times: leave event out, or use RankRLS, RankSVM "
+            "or their searches."
+        )
+    if is_device_array(X):
+        raise TypeError("event is for NumPy arrays and sparse matrices: X is on a device.")
+    refuse_few_events(events)
+    return y, events
 
 
 def why_not_in_parts(model: Any) -> str | None:

@@ -17,6 +17,22 @@ _POOLED = (
     "by other models. Pooled estimates are therefore too low, and below 0.5 if there is no signal."
 )
 _WIDTH = 100
+# What to cite for words of ``method`` and ``interval_method``.
+_REFERENCES = {
+    "leave-pair-out": "A. Airola et al. An experimental comparison of cross-validation techniques for estimating the "
+    "area under the ROC curve. Computational Statistics & Data Analysis 55 (2011), 1828-1844.",
+    "nested": "S. Varma, R. Simon. Bias in error estimation when using cross-validation for model selection. BMC "
+    "Bioinformatics 7 (2006), 91.",
+    "DeLong": "E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more correlated "
+    "receiver operating characteristic curves. Biometrics 44 (1988), 837-845.",
+    "Obuchowski": "N. A. Obuchowski. Nonparametric analysis of clustered ROC curve data. Biometrics 53 (1997), "
+    "567-578.",
+    "Wilson": "E. B. Wilson. Probable inference, the law of succession, and statistical inference. Journal of the "
+    "American Statistical Association 22 (1927), 209-212.",
+    "jackknife": "B. Efron, C. Stein. The jackknife estimate of variance. Annals of Statistics 9 (1981), 586-596.",
+    "training rows": "C. Nadeau, Y. Bengio. Inference for the generalization error. Machine Learning 52 (2003), "
+    "239-281.",
+}
 
 
 class RocCurve(NamedTuple):
@@ -35,7 +51,7 @@ class RocCurve(NamedTuple):
 @in_notebooks
 @dataclass(frozen=True)
 class PerformanceEstimate:
-    """An AUC or concordance on rows that the models had not seen; it can be printed or plotted.
+    """An AUC, concordance or other measure of rows that the models had not seen; it can be printed or plotted.
 
     Attributes
     ----------
@@ -43,11 +59,12 @@ class PerformanceEstimate:
     interval : tuple of two float
         95 %.
     method : str
-        "leave-pair-out", "leave-query-out", "averaged" or "pooled".
+        "leave-pair-out", "leave-query-out", "averaged" or "pooled"; "nested cross-validation" for the ``estimate_`` of
+        a search.
     n_pairs : int
-        Pairs that were compared.
+        Pairs that were compared; rows of a measure that compares none.
     measure : str
-        "AUC" or "concordance".
+        "AUC", "concordance" or another measure.
     n_rows : int
     standard_error : float
     compared : str
@@ -64,6 +81,8 @@ class PerformanceEstimate:
         Pairs that each row wins, rows of its own class included: the scores behind ``roc``.
     pooled, pooled_folds : float or None, int
         The pooled estimate of the same data, for comparison, and its number of folds.
+    counted : str
+        How many groups, queries and rows there were.
     """
 
     value: float
@@ -81,6 +100,7 @@ class PerformanceEstimate:
     tournament: np.ndarray | None = field(default=None, repr=False)
     pooled: float | None = None
     pooled_folds: int = 10
+    counted: str = ""
 
     def __repr__(self) -> str:
         low, high = self.interval
@@ -92,6 +112,7 @@ class PerformanceEstimate:
     def __str__(self) -> str:
         low, high = self.interval
         first = f"{self.measure} {self.value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+        first += f" ({self.counted})" if self.counted else ""
         return "\n".join([first, *(_item(*remark) for remark in self._remarks())])
 
     def shown_tables(self) -> list[ShownTable]:
@@ -100,7 +121,7 @@ class PerformanceEstimate:
             (self.measure, "95 % interval", "pairs"),
             (f"{self.value:.3f}", f"{low:.3f} to {high:.3f}", f"{self.n_pairs:,}"),
         ]
-        return [ShownTable(rows), ShownTable([("", ""), *self._remarks()])]
+        return [ShownTable(rows, self.counted), ShownTable([("", ""), *self._remarks()])]
 
     def _remarks(self) -> list[tuple[str, str]]:
         """What was done, what the interval is, and what to be careful about: a word and a text each."""
@@ -119,11 +140,55 @@ class PerformanceEstimate:
             )
         return remarks
 
+    def describe(self) -> str:
+        """Methods and results for a paper: what was held out, how much of it, the interval, and what to cite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RLS
+        >>> from preflearn.model_selection import estimate_auc
+        >>> rng = np.random.default_rng(0)
+        >>> ill, patient = np.tile([0, 0, 1, 1], 10), np.repeat(np.arange(20), 2)
+        >>> visits = rng.normal(size=(40, 3)) + ill[:, None]
+        >>> found = estimate_auc(RLS(), visits, ill, groups=patient, method="averaged", n_splits=4, random_state=0)
+        >>> print(found.describe())  # doctest: +ELLIPSIS
+        Methods. AUC was estimated on data that the models had not been trained on (20 groups, 40 rows), by averaged
+        ...
+        Results. The AUC was 0.9... (95 % confidence interval 0.8... to 0.9...; 20 groups, 40 rows).
+        ...
+        References. ...
+        """
+        from .. import __version__
+
+        low, high = self.interval
+        counted = self.counted or f"{self.n_rows:,} rows"
+        used = f"{self.method} {self.interval_method}"
+        parts = [
+            f"Methods. {self.measure[0].upper()}{self.measure[1:]} was estimated on data that the models had not been "
+            f"trained on ({counted}), by {self.method}: {self.compared}. The 95 % confidence interval is "
+            f"{self.interval_method}. Computed with preflearn {__version__}.",
+            f"Results. The {self.measure} was {self.value:.3f} (95 % confidence interval {low:.3f} to {high:.3f}; "
+            f"{counted}).",
+        ]
+        cited = [text for word, text in _REFERENCES.items() if word in used]
+        parts += [f"References. {' '.join(cited)}"] if cited else []
+        return "\n\n".join(textwrap.fill(part, width=_WIDTH, break_on_hyphens=False) for part in parts)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""
         plain: dict[str, Any] = {
             name: getattr(self, name)
-            for name in ("measure", "value", "method", "n_pairs", "n_rows", "standard_error", "pooled")
+            for name in (
+                "measure",
+                "value",
+                "method",
+                "n_pairs",
+                "n_rows",
+                "counted",
+                "standard_error",
+                "pooled",
+            )
         }
         plain["interval"] = list(self.interval)
         plain["compared"], plain["interval_method"] = self.compared, self.interval_method
@@ -153,14 +218,15 @@ class PerformanceEstimate:
 
     def _plot_spread(self, ax: Any) -> None:
         found = self.per_row if self.per_fold is None else self.per_fold
-        assert found is not None
-        values = np.sort(found[~np.isnan(found)])
+        values = np.empty(0) if found is None else np.sort(found[~np.isnan(found)])
         ax.axhspan(*self.interval, color="C0", alpha=0.15, linewidth=0)
         ax.axhline(self.value, color="C0")
         ax.axhline(0.5, color="0.7", linewidth=0.8, linestyle="--")
         ax.plot(np.arange(1, values.shape[0] + 1), values, "o", color="C1", markersize=3)
-        ax.set_ylim(-0.03, 1.03)
-        what = "rows" if self.per_fold is None else "queries" if self.method == "leave-query-out" else "folds"
+        if found is not None:
+            ax.set_ylim(-0.03, 1.03)
+        queries = self.method == "leave-query-out" or "queries" in self.counted
+        what = "rows" if self.per_fold is None else "queries" if queries else "folds"
         ax.set_xlabel(f"{what}, in order of their value")
         ax.set_ylabel(self.measure)
 

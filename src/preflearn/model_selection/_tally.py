@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..comparisons import Groups
+from ..comparisons import Groups, encode_queries
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,27 @@ class PairTally:
         total = float(self.pairs.sum())
         return float(self.wins.sum()) / total if total else float("nan")
 
+    @property
+    def share_per_row(self) -> np.ndarray:
+        """t_i / n_i, the placement value of each row, shape (m,); NaN where it has no pair."""
+        with np.errstate(invalid="ignore"):
+            return self.wins / self.pairs
 
-def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally:
+    def share_per_group(self, owners: Groups) -> np.ndarray:
+        """c of each fold or query, shape (n_groups,); NaN where it has no pair."""
+        wins = np.bincount(owners.codes, weights=self.wins, minlength=owners.n_groups)
+        pairs = np.bincount(owners.codes, weights=self.pairs, minlength=owners.n_groups)
+        with np.errstate(invalid="ignore"):
+            return wins / pairs
+
+
+def tally_scores(
+    y: np.ndarray,
+    scores: np.ndarray,
+    owners: Groups,
+    apart: Groups | None = None,
+    events: np.ndarray | None = None,
+) -> PairTally:
     """Count the pairs inside each group by predicted scores.
 
     Parameters
@@ -53,6 +72,11 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally
     y, scores : ndarray of shape (m,)
     owners : Groups
         Rows are compared inside a group only: the fold, the query, or all rows.
+    apart : Groups, optional
+        Rows that share one of these groups (those of a patient) are not compared with each other, unless they are all
+        that there is to compare: a fold of two groups of many rows would mostly compare rows of one of them.
+    events : ndarray of bool, shape (m,), optional
+        Censored times: a row is compared with those of higher y only where its event was seen.
 
     Notes
     -----
@@ -66,9 +90,22 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups) -> PairTally
     >>> tally.wins.tolist(), tally.share
     ([2.0, 1.0, 0.5, 1.5], 0.625)
     """
+    if apart is not None and apart.n_groups < y.shape[0]:
+        every = tally_scores(y, scores, owners, events=events)
+        together = encode_queries(owners.codes * apart.n_groups + apart.codes, y.shape[0])
+        same = tally_scores(y, scores, together, events=events)
+        if every.n_pairs > same.n_pairs:
+            return PairTally(every.wins - same.wins, every.pairs - same.pairs)
+        return every
     grade = np.unique(y, return_inverse=True)[1].astype(np.int64)
     place = np.unique(scores, return_inverse=True)[1].astype(np.int64)
     owner = owners.codes
+    if events is not None:
+        found = _outlived(grade, place, owner, events)
+        ties = np.unique(owner * (int(place.max()) + 1) + place, return_inverse=True)[1]
+        return PairTally(
+            found + 0.5 * _outlived(grade, grade, ties, events), _outlived(grade, grade, owner, events)
+        )
     pairs = owners.counts[owner] - _same(owner, grade)
     tied = _same(owner, place) - _same(owner, place, grade)
     concordant = _both_lower(grade, place, owner) + _both_lower(
@@ -117,8 +154,16 @@ def _same(*keys: np.ndarray) -> np.ndarray:
     return np.bincount(code)[code]
 
 
-def _both_lower(grade: np.ndarray, place: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """For each row the rows of its owner whose grade and place are both strictly lower.
+def _outlived(grade: np.ndarray, place: np.ndarray, owner: np.ndarray, events: np.ndarray) -> np.ndarray:
+    """For each row the pairs of an event and a row of higher grade and place that it is one of."""
+    as_later = _both_lower(grade, place, owner, events * 1.0)
+    return as_later + events * _both_lower(grade.max() - grade, place.max() - place, owner)
+
+
+def _both_lower(
+    grade: np.ndarray, place: np.ndarray, owner: np.ndarray, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """For each row the rows (their weight) of its owner whose grade and place are both strictly lower.
 
     Two grades first differ at one bit: the rows that agree above it are taken in order of place, and those
     with a 1 there find all with a 0 that come before.
@@ -130,7 +175,8 @@ def _both_lower(grade: np.ndarray, place: np.ndarray, owner: np.ndarray) -> np.n
         block = owner * (1 << (n_bits - bit - 1)) + (grade >> (bit + 1))
         rows = by_place[np.argsort(block[by_place], kind="stable")]
         has_bit = (grade[rows] >> bit) & 1
-        lower_so_far = np.cumsum(1 - has_bit) - (1 - has_bit)
+        lower = 1 - has_bit if weight is None else (1 - has_bit) * weight[rows]
+        lower_so_far = np.cumsum(lower) - lower
         new_block = _starts_run(block[rows])
         new_place = new_block | _starts_run(place[rows])
         found = lower_so_far[_run_start(new_place)] - lower_so_far[_run_start(new_block)]

@@ -5,7 +5,9 @@ and measured on the queries of the fold. The folds and their test queries are th
 of the curve can be compared.
 
 What more queries would bring is extrapolated by a power law, score(n) = a - b n^-c with b >= 0 and a at most the best
-possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries.
+possible score, fitted to the points by least squares; its interval comes from resampling the held-out queries, of which
+the variance is doubled: the models of a fold, and those of different folds, share training queries, whose luck the
+held-out queries do not show (Nadeau and Bengio). ``benchmarks/coverage.py --only learning_curve`` measures it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Extension:
     n_queries : ndarray of shape (k,)
     scores : ndarray of shape (k,)
     low, high : ndarray of shape (k,)
-        95 % interval. It reflects the randomness of the held-out queries, not whether a power law holds.
+        95 % interval. It reflects the randomness of the held-out queries and of the training queries that the folds
+        share, not whether a power law holds.
     """
 
     n_queries: np.ndarray
@@ -129,7 +132,9 @@ class LearningCurve:
             raise ValueError(f"Numbers of queries must be at least 1: found {float(n_new.min()):g}.")
         rng, n_held_out = np.random.default_rng(0), self.values.shape[1]
         drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
-        means = np.column_stack([self.values.mean(axis=1), self.values[:, drawn].mean(axis=2)])
+        means = self.values.mean(axis=1)[:, None]
+        deviations = self.values[:, drawn].mean(axis=2) - means
+        means = np.column_stack([means, means + 2**0.5 * deviations])
         found = _power_law(self.n_queries.astype(float), means, n_new)
         low, high = np.quantile(found[:, 1:], [0.025, 0.975], axis=1)
         return Extension(n_new.astype(np.int64), found[:, 0], low, high)

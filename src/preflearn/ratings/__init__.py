@@ -10,5 +10,14 @@ from .categories import CategoryRatings
 from .counts import BattleCounts, count_battles
 from .rating import rate
 from .result import Ratings
+from .score_board import Leaderboard, leaderboard
 
-__all__ = ["BattleCounts", "CategoryRatings", "Ratings", "count_battles", "rate"]
+__all__ = [
+    "BattleCounts",
+    "CategoryRatings",
+    "Leaderboard",
+    "Ratings",
+    "count_battles",
+    "leaderboard",
+    "rate",
+]

@@ -127,12 +127,14 @@ def make_boards(ratings: Ratings, categories: Any, ratio: Any, intervals: bool |
         ("features", raw.similarity is not None, "do not use features of the items"),
         ("margin", raw.margin is not None, "are of who won, not by how much"),
         ("first_side", bool(ratings.options["first_side"]), "do not model the first side"),
+        ("trusted", ratings.trusted is not None, "believe every judge"),
         ("covariates", bool(raw.covariate_names), "do not control for covariates"),
         ("ties", ratings.options["ties"] != "half", "take a tie as half a win each way"),
     ):
         if given:
             raise InputError(f"Boards by category {reason}: rate without {{argument}}", argument=argument)
-    labels = tables.read_categories(categories, len(raw))
+    labels = tables.read_categories(categories, raw.n_read or len(raw))
+    labels = labels if raw.rows is None else [labels[row] for row in raw.rows]
     names = list(dict.fromkeys(labels))
     place = {label: k for k, label in enumerate(names)}
     codes = np.array([place[label] for label in labels])

@@ -104,12 +104,12 @@ class _Board:
     """Distinct battles with their numbers, and what removing some of them does."""
 
     def __init__(self, strengths: Strengths) -> None:
-        battles, ranked = strengths.battles, strengths.battles.rankings is not None
+        battles, rankings = strengths.battles, strengths.battles.rankings
         self.alpha, self.used = strengths.alpha, battles
         # What is removed is a kind of battle, or a whole ranking: that of each row of the table, and of each row used.
-        if ranked:
-            self.of_used = battles.rankings.of_pair
-            self.of_row = np.arange(battles.rankings.n_rankings)
+        if rankings is not None:
+            self.of_used = rankings.of_pair
+            self.of_row = np.arange(rankings.n_rankings)
         else:
             self.of_row = _kinds(battles)
             self.of_used = np.arange(self.of_row.max() + 1)
@@ -117,11 +117,11 @@ class _Board:
         #: How many battles a row counts, and how many of each kind there are.
         self.each = (
             np.maximum(battles.weight[first], 1.0)
-            if battles.are_counts and not ranked
+            if battles.are_counts and rankings is None
             else np.ones(first.size)
         )
         self.counts = (self.each * rows).astype(np.int64)
-        if not ranked:
+        if rankings is None:
             self.used = replace(battles.take(first), weight=battles.weight[first] * rows)
         counted = scaled(self.used, strengths.scale).counted()
         self.strengths = replace(strengths, battles=self.used, counted=counted)

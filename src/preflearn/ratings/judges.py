@@ -54,7 +54,9 @@ def judge_table(strengths: Strengths) -> dict[str, list[Any]]:
     else:
         mean = strengths.differences()
     # Where ties have a probability of their own, the model of who wins is that of decided battles.
-    weight = np.where((each.share == 0.5) & (battles.ties == "davidson"), 0.0, each.weight)
+    share = battles.share
+    weight = np.where((share == 0.5) & (battles.ties == "davidson"), 0.0, each.weight)
+    each = replace(each, share=share)
     reliability = estimate_reliability(replace(each, judges=codes, weight=weight), mean, variance)
     p = averaged_probability(mean, variance)
     right = np.where(p == 0.5, 0.5, np.where(p > 0.5, each.share, 1.0 - each.share))

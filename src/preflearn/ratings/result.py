@@ -23,6 +23,7 @@ from .ties import outcome_probabilities
 if TYPE_CHECKING:
     from .categories import CategoryRatings
     from .fragility import Fragility
+    from .trusted import TrustedJudges
 
 _SURPRISES = 10
 
@@ -44,6 +45,8 @@ class Ratings:
         As used; ``half_life`` in days, None for no decay.
     notes : list of str
         What to know before the ratings are believed.
+    trusted : TrustedJudges or None
+        What judgements of others than the ``trusted`` judges are worth.
 
     Notes
     -----
@@ -61,6 +64,7 @@ class Ratings:
     backend: Any
     options: dict[str, Any]
     notes: list[str] = field(default_factory=list)
+    trusted: TrustedJudges | None = None
     _fragility: dict[int, Fragility] = field(default_factory=dict, init=False, compare=False)
 
     # Strengths and how certain they are
@@ -401,7 +405,10 @@ class Ratings:
     @cached_property
     def surprises(self) -> Any:
         """The battles that the model without them found least likely."""
-        return self._frame(diagnostics.surprises(self.strengths, _SURPRISES))
+        found = diagnostics.surprises(self.strengths, _SURPRISES)
+        if self.raw.rows is not None:
+            found["row"] = self.raw.rows[found["row"]].tolist()
+        return self._frame(found)
 
     @cached_property
     def diagnostics(self) -> dict[str, Any]:
@@ -441,8 +448,30 @@ class Ratings:
         if k not in self._fragility:
             from .fragility import find_fragility
 
-            self._fragility[int(k)] = find_fragility(self.strengths, int(k))
+            found = find_fragility(self.strengths, int(k))
+            rows = self.raw.rows
+            if rows is not None:
+                found = replace(found, battles=rows[found.battles])
+            self._fragility[int(k)] = found
         return self._fragility[int(k)]
+
+    @cached_property
+    def findings(self) -> list[tuple[str, str, float]]:
+        from .audit import findings
+
+        return findings(self)
+
+    @property
+    def audit(self) -> Any:
+        """What looks wrong: ``defect``, ``finding`` and ``pvalue``.
+
+        Duplicate votes, copied prompts (labels of ``cluster``), bot judges, position bias, self-preference, one model
+        under two names, circles, parts that no battle connects, and times that tell results. Each is reported where
+        chance would look like it in one of 200 sound boards; what needs judges, times or clusters is looked for where
+        these are known.
+        """
+        names = ("defect", "finding", "pvalue")
+        return self._frame({name: [one[k] for one in self.findings] for k, name in enumerate(names)})
 
     # Boards of parts
     # --------------------------------------------------------------------------------------------------

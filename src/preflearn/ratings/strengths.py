@@ -185,6 +185,14 @@ class Strengths:
         """Rows of the inverse Hessian of all that was fitted, those of θ."""
         return self.inverse_hessian
 
+    def model_covariance(self) -> np.ndarray:
+        """Of θ, if all battles are independent and the model holds."""
+        return self.inverse_hessian
+
+    def prior_meat(self) -> np.ndarray:
+        """What is added to the sum over clusters in the sandwich."""
+        return self.prior_precision()
+
     def prior_precision(self) -> np.ndarray:
         """2 alpha times the inverse of the prior covariance, shape (m + p, m + p)."""
         P, K = np.eye(self.theta.shape[0]), self.battles.similarity
@@ -271,6 +279,8 @@ def fit_strengths(
         return _fit_margins(battles, max(alpha, _NO_ALPHA))
     if battles.tie_design is not None and battles.weight[battles.share == 0.5].any():
         return _fit_ties(battles, max(alpha, _NO_ALPHA), start, like)
+    if battles.cheap is not None:
+        return _fit_trusted(battles, alpha, start if like is None else like.theta)
     if like is not None:
         scale, answers, start = like.scale, like.counted, like.theta
     else:
@@ -392,6 +402,64 @@ def _fit_ties(
     theta = root @ fit.weights
     theta[: battles.n_items] -= theta[: battles.n_items].mean()
     return TieStrengths(battles, alpha, theta[:n], scale, outcomes.answers, theta[n:])
+
+
+@dataclass(frozen=True)
+class TrustedStrengths(Strengths):
+    """The same of trusted judgements with the help of others (`trusted`).
+
+    Attributes
+    ----------
+    kappa : float
+        κ.
+    gain : float
+        2 κ κ* - κ².
+    clarity : float
+        κ* in units of its standard error.
+    """
+
+    kappa: float = 0.0
+    gain: float = 0.0
+    clarity: float = 0.0
+
+    @cached_property
+    def each(self) -> Answers:
+        return _helped(self.battles, self.kappa).answers()
+
+    def model_covariance(self) -> np.ndarray:
+        return self.inverse_hessian - self.inverse_hessian @ self._help(True) @ self.inverse_hessian
+
+    def prior_meat(self) -> np.ndarray:
+        return self.prior_precision() + self._help(False)
+
+    def _help(self, left: bool) -> np.ndarray:
+        """Σ φ (2 κ κ* - κ²) (c - c̄)² x xᵀ, or with 1 - φ in place of φ."""
+        cheap, phi = self.battles.cheap, self.battles.cheap_left
+        assert cheap is not None and phi is not None
+        share = np.nan_to_num(phi if left else 1.0 - phi)
+        return self.each.dense_hessian(self.each.weight * share * self.gain * np.square(cheap))
+
+
+def _helped(battles: Battles, kappa: float) -> Battles:
+    assert battles.cheap is not None
+    return replace(battles, share=battles.share - kappa * battles.cheap)
+
+
+def _fit_trusted(battles: Battles, alpha: float, start: np.ndarray | None) -> TrustedStrengths:
+    """κ from the trusted alone, then the strengths."""
+    alone = fit_strengths(replace(battles, cheap=None), alpha, start=start)
+    c, phi = battles.cheap, battles.cheap_left
+    assert c is not None and phi is not None
+    phi = np.nan_to_num(phi)
+    terms, total = phi * c * alone.pulls(), float(np.sum(battles.weight * phi * np.square(c)))
+    slope = float(terms.sum()) / total if total > 0 else 0.0
+    kappa = float(np.clip(slope, 0.0, 1.0))
+    error = float(np.sqrt(np.square(terms).sum()))
+    fitted = fit_strengths(replace(_helped(battles, kappa), cheap=None), alpha, start=alone.theta)
+    return TrustedStrengths(
+        battles, fitted.alpha, fitted.theta, fitted.scale, fitted.counted, kappa, kappa * (2.0 * slope - kappa),
+        float(terms.sum()) / error if error > 0 else 0.0,
+    )  # fmt: skip
 
 
 class RankingStrengths(Strengths):
@@ -560,9 +628,9 @@ def dense_covariance(strengths: Strengths, cluster: np.ndarray | None) -> np.nda
     """C of shape (m + p, m + p), model-based or, with a code for each battle, by the sandwich."""
     inverse, n = strengths.inverse_hessian, strengths.battles.n_items
     if cluster is None:
-        return centred(inverse, n)
+        return centred(strengths.model_covariance(), n)
     g = cluster_gradients(strengths, cluster)
-    return centred(sandwich(inverse, g, strengths.prior_precision(), strengths.inverse_rows), n)
+    return centred(sandwich(inverse, g, strengths.prior_meat(), strengths.inverse_rows), n)
 
 
 def cluster_information(strengths: Strengths, cluster: np.ndarray) -> Any:

@@ -16,10 +16,15 @@ from sklearn.model_selection import KFold
 
 from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, without_rounding
 from ..model_selection._folds import Folds, read_folds
+from ..model_selection._learner import EstimatingLearner
+from ..model_selection._nested import NestedChoice, RowJudge
 
 __all__ = [
+    "EstimatingLearner",
     "Folds",
+    "NestedChoice",
     "RelationFolds",
+    "RowJudge",
     "auto_grid",
     "choose",
     "read_alphas",

@@ -8,14 +8,26 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import read_alpha
 from ..progress import Counter
-from .grammar import RelationFolds, choose, read_alphas, read_hold_out, read_scoring, without_rounding
+from .grammar import (
+    EstimatingLearner,
+    Folds,
+    NestedChoice,
+    RelationFolds,
+    RowJudge,
+    choose,
+    read_alphas,
+    read_hold_out,
+    read_scoring,
+    without_rounding,
+)
 from .kronecker import KroneckerProblem, KroneckerRLS, TwoStepProblem, TwoStepRLS
 from .model import RelationData, RelationModel
 
 
-class _RelationSearch(RelationModel):
+class _RelationSearch(EstimatingLearner, RelationModel):
     """What the two searches share: folds, scores, and the choice."""
 
     hold_out: Any
@@ -37,7 +49,28 @@ class _RelationSearch(RelationModel):
         scored = known & ~np.isnan(predictions[0])
         y, within = data.labels()[scored][:, None], within[scored]
         tied = without_rounding(predictions[:, scored])
+        units = self._new_objects(scored, row_groups, column_groups)
+        number = folds.fold_of_entries(data.shape)[scored]
+        order = np.argsort(number, kind="stable")
+        tests = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+        queries = encode_queries(data.queries()[scored], y.shape[0])
+        pooled = self.compare is None
+        judge = RowJudge(scoring, Folds(tests, tests), queries, y, pooled, units=units, noun="labels")
+        nested = NestedChoice(judge)
+        nested.see(np.arange(len(alphas)), [tied[:, test, None] for test in tests])
+        self._keep_choice(nested.estimate, lambda model: model._predict(data.K, data.G)[scored])
         return np.array([scoring(y, f[:, None], within) for f in tied])
+
+    def _new_objects(self, scored: np.ndarray, row_groups: Any, column_groups: Any) -> tuple[Groups, ...]:
+        """The objects of the labels that are scored, or their groups, of the kinds that leave as a whole."""
+        kinds = {"rows": [0], "columns": [1], "both": [0, 1]}.get(self.hold_out, [])
+        places, labels = np.nonzero(scored), (row_groups, column_groups)
+        return tuple(
+            encode_queries(
+                places[k] if labels[k] is None else np.asarray(labels[k])[places[k]], len(places[k])
+            )
+            for k in kinds
+        )
 
     def _held_out(
         self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
@@ -92,6 +125,9 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         The chosen alpha; ties go to the stronger regularisation.
     alphas_, cv_scores_ : ndarray of shape (n_alphas,)
     best_score_ : float
+        The largest of `cv_scores_`.
+    estimate_ : PerformanceEstimate
+        How good the model is for what `hold_out` says is new, with a 95 % interval; as in `RankRLSCV`.
     cv_predictions_ : ndarray of shape (n_alphas, p, q) or None
         Held-out predictions, with `keep_predictions`.
     Further attributes as in KroneckerRLS.
@@ -194,7 +230,7 @@ class TwoStepRLSCV(_RelationSearch, TwoStepRLS):
     alphas_ : ndarray of shape (n, 2)
         All pairs that were tried.
     cv_scores_ : ndarray of shape (n,)
-    best_score_ : float
+    best_score_, estimate_ : as in KroneckerRLSCV
     cv_predictions_ : ndarray of shape (n, p, q) or None
     Further attributes as in TwoStepRLS.
 

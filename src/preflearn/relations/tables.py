@@ -51,6 +51,22 @@ class TableRelation(BaseEstimator):
         """
         return self.model.predict(self.row_steps.transform(rows), self.column_steps.transform(columns))
 
+    def predict_pairs_of(self, rows: Any, columns: Any, row_index: Any, column_index: Any) -> np.ndarray:
+        """Labels of a list of pairs.
+
+        Parameters
+        ----------
+        rows, columns : as in predict
+        row_index, column_index : int array-like of shape (h,)
+            The pairs, as positions in the tables.
+
+        Returns
+        -------
+        ndarray of shape (h,)
+        """
+        objects = self.row_steps.transform(rows), self.column_steps.transform(columns)
+        return self.model.predict_pairs_of(*objects, row_index, column_index)
+
     def __sklearn_is_fitted__(self) -> bool:
         return True
 

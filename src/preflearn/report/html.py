@@ -274,7 +274,7 @@ def model_card(report: TrainingReport) -> Any:
         "Evaluation": _evaluation(report),
         "Evaluation/Comparison with simple baselines": _baselines(report),
         "What the model uses": _influence(report),
-        "Limitations": _bullets(report.notes),
+        "Limitations": _bullets([*filter(None, [report.dependence]), *report.notes]),
         "How to use it": _use(report),
     }
     for name, text in sections.items():

@@ -25,6 +25,8 @@ class SettingRow:
     error: float  # likewise
     alpha: float  # the best one for this setting
     chosen: bool  # whether the model was chosen for it
+    interval: tuple[float, float]  # 95 %, of the concordance
+    baseline: float  # concordance of the means of the labels that remain of the row and of the column
 
 
 def render_relation_report(

@@ -491,19 +491,41 @@ def read_relation(
         )
     sides = [read_objects(path, drop=drop) for path in (rows, columns)]
     (path,) = as_paths(pairs)
-    names = _column_names(path)
-    if len(names) < 3:
-        raise ValueError(
-            f"{path}: found {len(names)} columns, expected three: row object, column object, label."
-        )
-    table = read_table(path, target=None, query=None, item=None, features=names[:3], texts=names[:2])
-    row_index, column_index = (
-        _places(table, name, rows_by_name(str(source), side.names), "object", source)
-        for name, side, source in zip(names, sides, (rows, columns))
-    )
+    names = _pair_names(path, 3)
+    table = read_table(path, target=None, query=None, item=None, features=names, texts=names[:2])
+    row_index, column_index = _object_places(table, sides, (rows, columns))
     y = _numbers(table, names[2])
     assert y is not None
     return RelationTables(sides[0], sides[1], row_index, column_index, y, names[2])
+
+
+def read_pairs(
+    pairs: str | os.PathLike[str], sides: Sequence[ObjectTable], sources: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of a table, a row object and a column object in each row, as positions in two tables of objects."""
+    (path,) = as_paths(pairs)
+    names = _pair_names(path, 2)
+    table = read_table(path, target=None, query=None, item=None, features=names, texts=names)
+    return _object_places(table, sides, sources)
+
+
+def _pair_names(path: str, n: int) -> list[str]:
+    """The first columns of a table of pairs."""
+    names = _column_names(path)
+    if len(names) < n:
+        expected = ("two: row object, column object", "three: row object, column object, label")[n - 2]
+        raise ValueError(f"{path}: found {len(names)} columns, expected {expected}.")
+    return names[:n]
+
+
+def _object_places(
+    table: TableData, sides: Sequence[ObjectTable], sources: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    row, column = (
+        _places(table, name, rows_by_name(str(source), side.names), "object", source)
+        for name, side, source in zip(table.columns, sides, sources)
+    )
+    return row, column
 
 
 def _column_names(path: str) -> list[str]:

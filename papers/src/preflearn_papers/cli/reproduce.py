@@ -7,6 +7,7 @@ work are kept there until the command ends, so that an interrupted run continues
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,12 @@ def reproduce(
         str | None, typer.Argument(metavar="NAME", help="An experiment (--list names them), or all.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The folder that holds the data folders.")
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="The folder that holds the data folders; by default the one that PREFLEARN_DATA names.",
+        ),
     ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Number of repetitions.")] = None,
     folds: Annotated[int | None, typer.Option(min=1, help="Fewer folds.")] = None,
@@ -70,6 +76,8 @@ def reproduce(
     given = {option: value for option, value in given.items() if value is not None}
     verbose = int(sys.stderr.isatty() if progress is None else progress)
     chosen = list(registry.EXPERIMENTS.values()) if name == ALL else [registry.get(name)]
+    if data is None:
+        data = _data_of_environment(chosen)
     if name == ALL:
         if resume is not None:
             raise ValueError(
@@ -103,6 +111,18 @@ def reproduce(
     # Everything is written: a later run starts over.
     for path in kept:
         path.unlink(missing_ok=True)
+
+
+def _data_of_environment(experiments: list[Experiment]) -> Path | None:
+    """The folder that PREFLEARN_DATA names, unless no experiment needs it or it lacks what they can make."""
+    named = os.environ.get("PREFLEARN_DATA")
+    if not named or all(not one.folders for one in experiments):
+        return None
+    folder = Path(named)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"PREFLEARN_DATA names {named}: there is no such folder.")
+    only = experiments[0] if len(experiments) == 1 else None
+    return None if only is not None and only.optional_data and only.missing_folders(folder) else folder
 
 
 def _print_list(experiments: Mapping[str, Experiment], as_json: bool) -> None:
@@ -145,7 +165,7 @@ def _refuse(experiment: Experiment, data: Path | None, given: dict[str, Any], re
     if missing and data is None:
         raise ValueError(
             f"{name} reads {' and '.join(missing)}: give --data DIR, the folder that holds "
-            f"{'them' if len(missing) > 1 else 'it'}."
+            f"{'them' if len(missing) > 1 else 'it'}. The environment variable PREFLEARN_DATA may name it, too."
         )
     if missing:
         raise FileNotFoundError(f"{name} reads {' and '.join(missing)}, which {data} does not hold.")

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from ... import AutoRanker, __version__
 from ...comparisons import encode_queries
 from ...model_selection._folds import part_of
-from ...model_selection._intervals import freedom_of, most_effective, placement_variance, wilson_interval
+from ...model_selection._intervals import interval_of_one_ranking, optimism_inside, placement_values
 from ...model_selection._tally import tally_scores
 from ...report.contents import (
     BEST_FEATURE,
@@ -295,22 +295,19 @@ class Candidates:
         what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
         if division.one_part:
             what = f"inside {n_folds} folds of the held-out part. {division.sentence}."
-        strata = (y == y.max()).astype(np.int64) if two_classes else np.zeros(y.size, dtype=np.int64)
-        owners, most = part_of(self.problem.units, np.flatnonzero(self.seen)), most_effective(y)
+        owners = part_of(self.problem.units, np.flatnonzero(self.seen))
         if owners is not None:
-            most *= owners.n_groups / y.size
             what += (
                 f" {self.problem.counted_groups}, {len(self.problem.data):,} rows: no fold divides a group."
             )
+        fitted = self.model.predict(self.problem.X)[self.seen]
+        lost = optimism_inside(y, self.held_out.scores[self.seen], fitted, folds.codes)
         return Estimate(
             "AUC" if two_classes else "concordance",
             tally.share,
-            wilson_interval(
-                tally.share, placement_variance(tally, strata, owners), most, freedom=freedom_of(y)
-            ),
+            interval_of_one_ranking(tally, y, lost, owners)[1],
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
-            f"from the placement values of the {'rows (DeLong)' if owners is None else 'groups (Obuchowski)'}, in "
-            "Wilson's form. It treats the trained models as fixed and is too narrow where models vary a lot",
+            placement_values(owners),
         )
 
     def sets(self) -> SetSizes | None:

@@ -159,8 +159,8 @@ def _read_bounds(bounds: Any, n_rows: int) -> _Bounds:
             f"bounds name row {rows.min() if rows.min() < 0 else rows.max()}: X has rows 0 to {n_rows - 1}."
         )
     n_bounds = rows.shape[0]
-    lower = _sides("lower", -np.inf if bounds[1] is None else bounds[1], n_bounds)
-    upper = _sides("upper", np.inf if bounds[2] is None else bounds[2], n_bounds)
+    lower = _sides("lower", _opened(bounds[1], -np.inf), n_bounds)
+    upper = _sides("upper", _opened(bounds[2], np.inf), n_bounds)
     _check_interval(lower, upper, "bounded row")
     return _Bounds(
         rows.astype(np.int64), lower, upper, _weights(bounds[3] if len(bounds) == 4 else 1.0, n_bounds)
@@ -212,6 +212,15 @@ def _sides(name: str, values: Any, n_statements: int) -> np.ndarray:
         wrong = int(np.flatnonzero(np.isnan(array))[0])
         raise ValueError(f"{name} holds NaN (entry {wrong}): use None or infinity for an open side.")
     return array
+
+
+def _opened(values: Any, end: float) -> Any:
+    """The values with this end for None, alone or inside a list."""
+    if values is None:
+        return end
+    if isinstance(values, (list, tuple)) or np.asarray(values).dtype.kind == "O":
+        return [end if one is None else one for one in values]
+    return values
 
 
 def _check_interval(lower: np.ndarray, upper: np.ndarray, of: str) -> None:

@@ -21,6 +21,15 @@ from .columns import CategoryColumn, DateColumn, NumberColumn
 from .values import DAY, SPELLED_MISSING
 
 
+def free_texts(encoders: Mapping[str, Any]) -> list[str]:
+    """The columns whose words are hashed."""
+    return [
+        name
+        for name, one in encoders.items()
+        if not isinstance(one, (NumberColumn, CategoryColumn, DateColumn))
+    ]
+
+
 def table_inputs(encoders: Mapping[str, Any]) -> dict[str, str]:
     """The inputs of an exported table: ``"number"``, ``"moment"`` (a number in float64) or ``"text"`` for each column.
 
@@ -29,11 +38,7 @@ def table_inputs(encoders: Mapping[str, Any]) -> dict[str, str]:
     ExportError
         Naming all columns of free text: hashed words have no counterpart in ONNX.
     """
-    texts = [
-        name
-        for name, one in encoders.items()
-        if not isinstance(one, (NumberColumn, CategoryColumn, DateColumn))
-    ]
+    texts = free_texts(encoders)
     if texts:
         raise ExportError(
             f"Free text cannot be exported to ONNX, which has no operator that hashes words: column(s) "

@@ -120,7 +120,7 @@ def to_onnx(
         raise ValueError("check compares scores, and this model has no predict. Leave it out.")
     parts = list(_parts(model))
     _check_parts(parts)
-    _check_query(parts, one_query)
+    _check_query(model, one_query)
     try:
         import onnx
         from skl2onnx import convert_sklearn
@@ -198,8 +198,15 @@ def _check_parts(parts: list[Any]) -> None:
             )
 
 
-def _check_query(parts: list[Any], one_query: bool) -> None:
-    relative = [type(part).__name__ for part in parts if getattr(part, "_looks_at_query", False)]
+def looks_at_query(model: Any) -> list[str]:
+    """Names of the parts whose output depends on the other items of the query."""
+    return [
+        type(part).__name__ for part in _parts(_unwrapped(model)) if getattr(part, "_looks_at_query", False)
+    ]
+
+
+def _check_query(model: Any, one_query: bool) -> None:
+    relative = looks_at_query(model)
     if relative and not one_query:
         raise ExportError(
             f"{relative[0]} looks at the other items of the query, and an exported model is called with rows alone. "
@@ -446,9 +453,7 @@ def refuse_other_order(exported: ModelProto, model: Any, X: Any, qid: Any, *, on
     try:
         from onnxruntime import InferenceSession
     except ImportError:
-        raise ImportError(
-            "Checking an export needs onnxruntime, which runs it: pip install onnxruntime."
-        ) from None
+        raise missing_extra("Checking an export", "onnxruntime", "onnx") from None
     session = InferenceSession(exported.SerializeToString(), providers=["CPUExecutionProvider"])
     inputs = onnx_inputs(model, X)
     given = {one.name: inputs[one.name].astype(_TYPES[one.type]) for one in session.get_inputs()}
