@@ -156,10 +156,24 @@ def test_from_scikit_learn():
     save_model(search.best_estimator_, "model.preflearn")
     ranks = load_model("model.preflearn").rank(X, qid=qid)
     assert (ranks[qid == qid[0]] == 1).sum() == 1
+    for name in ("group", "eval_set"):  # as LightGBM and XGBoost take them
+        with pytest.raises(TypeError, match="qid=np.repeat" if name == "group" else "cross-validation"):
+            RankRLS().fit(X, y, **{name: sizes})
     broken = X.copy()
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="AutoRanker accepts missing values"):
         RankRLS().fit(broken, y, qid=qid)
+
+
+def test_from_choix():
+    """A list of pairs, the winner first, is a list of battles."""
+    from preflearn import rate
+
+    pairs = [(0, 1), (1, 2), (0, 2), (2, 1), (0, 1)]
+    named = rate({"winner": [a for a, _ in pairs], "loser": [b for _, b in pairs]})
+    for given in (pairs, np.array(pairs)):
+        assert rate(given).scores == named.scores
+    assert rate([("tea", "milk"), ("milk", "tea"), ("tea", "rum")]).table["item"][0] == "tea"
 
 
 def test_in_a_notebook():

@@ -9,6 +9,7 @@ import numpy as np
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import (
     depends_on_scores,
+    named_cures,
     read_alpha,
     read_pairs,
     read_per_pair,
@@ -115,6 +116,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.alpha, self.cost, self.ties, self.weighting, self.solver = alpha, cost, ties, weighting, solver
         self.tol, self.max_iter = tol, max_iter
 
+    @named_cures
     def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
         """Learn from scores inside queries, and optionally from preferences as well.
 

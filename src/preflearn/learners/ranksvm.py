@@ -14,7 +14,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..comparisons import Groups, encode_queries
-from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair, read_row_weights, read_scores
+from ..comparisons.inputs import (
+    named_cures,
+    read_alpha,
+    read_pairs,
+    read_per_pair,
+    read_row_weights,
+    read_scores,
+)
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import EmpiricalKernelMap, NystromMap
@@ -246,6 +253,7 @@ class RankSVM(_PairLossModel):
         super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
         self.alpha, self.loss, self.weighting, self.tol, self.max_iter = alpha, loss, weighting, tol, max_iter
 
+    @named_cures
     def fit(self, X, y, *, qid=None, sample_weight=None) -> Self:
         """Learn from scores inside queries.
 
@@ -395,6 +403,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
 
     _learner = RankSVM
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by cross-validation, then learn from all rows.
 

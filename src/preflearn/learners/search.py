@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
-from ..comparisons.inputs import read_pairs
+from ..comparisons.inputs import named_cures, read_pairs
 from ..kernels.functions import Kernel, n_items
 from ..model_selection._choice import choose, read_scoring, warn_at_edge
 from ..model_selection._folds import is_pairs
@@ -279,6 +279,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self.cost, self.ties, self.weighting = cost, ties, weighting
         self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
@@ -427,6 +428,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     # qid says which rows to hold out and compare together, not what is learned.
     __metadata_request__fit = {"qid": True}
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
