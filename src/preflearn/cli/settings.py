@@ -187,15 +187,23 @@ SetOption = Annotated[
         "--learner auto; seed; embed, a sentence-transformers model for --chosen.",
     ),
 ]
-ReadOption = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+def _read_option(more: str = "") -> Any:
+    return typer.Option(
         "--read",
         metavar="NAME=VALUE",
         help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; encoding; columns, the "
-        "names for a table without a header; item, the column that names the rows; weight, the column of row weights "
-        "(train); missing, the number that stands for a missing feature of a LETOR file; prompt, the column of the "
-        "prompts that the texts of --chosen answer (train).",
+        "names for a table without a header; item, the column that names the rows; missing, the number that stands for "
+        f"a missing feature of a LETOR file{more}.",
+    )
+
+
+ReadOption = Annotated[list[str] | None, _read_option()]
+TrainReadOption = Annotated[
+    list[str] | None,
+    _read_option(
+        "; weight, the column of row weights; prompt, the column of the prompts that the texts of --chosen answer"
     ),
 ]
 

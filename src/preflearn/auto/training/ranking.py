@@ -670,7 +670,7 @@ def set_sizes(
         units = together.codes[known][choice.queries.order[choice.queries.starts[:-1]]]
     covered = choice.covered(coverage, units)
     sentence = (
-        f"To have the best item among those shown for {as_odds(coverage)} new queries, show {size:.2g} of {items:.3g} "
+        f"To have the best item among those shown for {as_odds(coverage)} new queries, show {size:.1f} of {items:.1f} "
         "items on average."
     )
     stored = StoredSets.of_choice(choice, kind, scores[known], with_scale=with_scale).to_dict()
