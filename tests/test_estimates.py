@@ -625,3 +625,27 @@ def test_an_interval_from_a_handful_of_positive_rows_says_so():
     assert "with 3 rows of a class it is a rough guide" in " ".join(str(found).split())
     X, y = two_classes(m=30, n_positive=10, seed=0)
     assert "rough guide" not in str(estimate_auc(RankRLS(), X, y, random_state=0))
+
+
+@pytest.mark.parametrize("method", ["leave-pair-out", "averaged", "pooled"])
+@pytest.mark.parametrize("groups", [None, np.repeat(np.arange(20), 2)])
+def test_an_estimate_describes_itself_for_a_paper(method, groups):
+    rng = np.random.default_rng(0)
+    y = np.tile([0, 0, 1, 1], 10)
+    X = rng.normal(size=(40, 2)) + 0.5 * y[:, None]
+    found = estimate_auc(RLS(), X, y, method=method, groups=groups, n_splits=4, random_state=0)
+    methods, results, references = found.describe().split("\n\n")
+    flat = " ".join(methods.split())
+    assert found.compared in flat and found.interval_method in flat and method in flat
+    low, high = found.interval
+    assert (
+        f"AUC was {found.value:.3f} (95 % confidence interval {low:.3f} to {high:.3f}; {found.counted})"
+        in " ".join(results.split())
+    )
+    for word, author in {
+        "leave-pair-out": "Airola",
+        "DeLong": "E. R. DeLong",
+        "Obuchowski": "N. A. Obuchowski",
+    }.items():
+        assert (author in references) == (word in f"{method} {found.interval_method}")
+    assert ("20 groups" in results) == (groups is not None)

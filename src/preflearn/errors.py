@@ -178,6 +178,10 @@ def _listed(texts: Sequence[str], together: bool = False) -> str:
     return f"{', '.join(texts[:-1])}{' and' if together else ', or'} {texts[-1]}"
 
 
+class DependenceWarning(UserWarning):
+    """Rows depend on each other (visits of one patient), and held-out figures treat them as independent."""
+
+
 class SplitQueryError(ValueError):
     """Rows of one query came in two parts, and pairs between the parts would be missing."""
 

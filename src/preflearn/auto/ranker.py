@@ -18,11 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import named_cures, read_scores
+from ..errors import DependenceWarning
 from ..learners.base import RankerMixin
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
 from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
+from ..model_selection.dependence import find_dependence
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
@@ -213,6 +215,13 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
             X, y, qid = (take(one, kept) for one in (X, np.asarray(y), np.asarray(qid)))
         rows = self._encode(X)
         targets, queries = read_targets(self, y, rows.shape[0]), encode_queries(qid, rows.shape[0])
+        if (
+            self.encoder_ is not None
+            and hasattr(self, "feature_names_in_")
+            and qid is None
+            and groups is None
+        ):
+            _warn_of_dependence(X, targets)
         found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
         self._forget_choice()
@@ -633,6 +642,16 @@ def read_targets(model: AutoRanker, y: Any, n_rows: int) -> np.ndarray:
             f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns. Fit one for each."
         )
     return scores[:, 0].astype(np.float64)
+
+
+def _warn_of_dependence(X: Any, y: np.ndarray) -> None:
+    found = find_dependence(X, y)
+    if found is not None:
+        warnings.warn(
+            f"{found} Pass groups=X[{found.column!r}], or qid where the rows of a label are to be ordered.",
+            DependenceWarning,
+            stacklevel=3,
+        )
 
 
 def _warn_of_no_figure(trial: Trial) -> None:

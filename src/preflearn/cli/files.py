@@ -17,6 +17,7 @@ from ..errors import shortened
 from .settings import READING, read_settings
 
 if TYPE_CHECKING:
+    from ..model_selection.dependence import Dependence
     from ..report import DataFile
     from ..tables.data import PreferenceData, RankingData, TableData
     from ..tables.encoding.table import TableEncoder
@@ -190,6 +191,7 @@ class Training:
     data: RankingData
     memory: dict[str, Any]
     notes: list[str]
+    dependence: Dependence | None = None
 
 
 def read_training(paths: Sequence[Path], reading: Reading) -> Training:
@@ -206,7 +208,21 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     memory = table_memory(table, data.encoder, column_names(paths[0], reading))
     if table.item is None and memory["item"] is not None:
         data = replace(data, item_names=table.columns[memory["item"]])
-    return Training(data, memory, _query_note(table, reading))
+    found = None
+    if table.query is None and table.y is not None and reading.group is None:
+        from ..model_selection.dependence import find_dependence
+
+        found = find_dependence(table.columns, table.y)
+    return Training(data, memory, _query_note(table, reading) if found is None else [], found)
+
+
+def say_dependence(found: Dependence | None) -> str:
+    """The sentence with the options; empty where there is none."""
+    if found is None:
+        return ""
+    name = shlex.quote(found.column)
+    inside = f"--query {name}, where rows are to be ordered inside of a group"
+    return f"{found} --group {name} holds out whole groups ({inside})."
 
 
 def without_clusters(table: TableData, reading: Reading) -> tuple[TableData, np.ndarray | None]:

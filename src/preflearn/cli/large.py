@@ -15,6 +15,7 @@ from .output import collected_warnings
 if TYPE_CHECKING:
     from ..auto.training.conclusions import Problem
     from ..auto.training.parts import Parts
+    from ..model_selection.dependence import Dependence
     from ..report import TrainingReport
     from ..tables.ranking import TableSize
 
@@ -25,12 +26,16 @@ _EXPANDED = 1000
 
 
 class Read(NamedTuple):
-    """What is to be learned, what the model must remember of how it was read, what makes numbers of it, and notes."""
+    """What is to be learned, what the model must remember of how it was read, what makes numbers of it, and notes.
+
+    Where rows depend on each other, the column that says so.
+    """
 
     problem: Problem
     memory: dict[str, Any]
     encoder: Any
     notes: list[str]
+    dependence: Dependence | None = None
 
 
 def in_parts(

@@ -14,6 +14,7 @@ from .output import collected_warnings, new_console, print_json, print_notes
 from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
+    from ..model_selection.dependence import Dependence
     from ..report.look import TableLook
 
 
@@ -38,19 +39,26 @@ def look(
 
         require_parts()
     with collected_warnings() as warned:
-        found = _look_at(data, reading)
-    found = replace(found, notes=(*_with_options(found), *warned), command=_command(data, found))
+        found, dependence = _look_at(data, reading)
+    about, notes = [], _with_options(found)
+    if dependence is not None:
+        about = [files.say_dependence(dependence)]
+        notes = [note for note in notes if not note.startswith(f"`{dependence.column}` alone")]
+    command = _command(data, found, dependence)
+    found = replace(found, notes=(*about, *notes, *warned), command=command)
     if report is not None:
         found.write(report)
     if as_json:
         print_json({**found.to_dict(), "report": None if report is None else str(report)})
         return
-    _show(found, report)
+    _show(found, report, *about)
 
 
-def _look_at(paths: list[Path], reading: files.Reading) -> TableLook:
-    """Every column of the files, whatever its role."""
+def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Dependence | None]:
+    """Every column of the files, whatever its role; and the one that divides dependent rows, if one does."""
+    from ..model_selection.dependence import find_dependence
     from ..report.look import look as look_at
+    from ..report.look import target_of
     from ..tables.ranking import read_ranking
     from ..tables.table import read_table
 
@@ -60,13 +68,23 @@ def _look_at(paths: list[Path], reading: files.Reading) -> TableLook:
         X = found.X if not hasattr(found.X, "toarray") else found.X.toarray()
         columns: dict[str, Any] = {} if found.qid is None else {"qid": found.qid.astype(str).astype(object)}
         columns |= {f"feature {name}": X[:, k] for k, name in enumerate(found.feature_names)}
-        return look_at({**columns, "target": found.y}, target="target", title=title)
+        return look_at({**columns, "target": found.y}, target="target", title=title), None
     table = read_table(names, **reading.of_table(target=None, query=None, item=None))
     asked = {"target": reading.target, "query": reading.query, "item": reading.item}
     try:
-        return look_at(table.columns, title=title, **asked)
+        seen = look_at(table.columns, title=title, **asked)
+        # A query column that was only guessed may be one of patients.
+        given = reading.query not in ("auto", None) or seen.query in ("qid", "query")
+        y = None if given or seen.target is None else target_of(table.columns, seen.target)
     except ValueError as error:
         raise ValueError(f"{paths[0]}: {error}") from error
+    if y is None:
+        return seen, None
+    others = {name: values for name, values in table.columns.items() if name != seen.target}
+    found_in = find_dependence(others, y)
+    if found_in is not None and found_in.column == seen.query:
+        seen = look_at(table.columns, title=title, **{**asked, "query": None})
+    return seen, found_in
 
 
 def _with_options(found: TableLook) -> list[str]:
@@ -79,7 +97,7 @@ def _with_options(found: TableLook) -> list[str]:
     return out
 
 
-def _command(paths: list[Path], found: TableLook) -> str:
+def _command(paths: list[Path], found: TableLook, dependence: Dependence | None) -> str:
     """What to type to train on this table; nothing where no target was found that orders anything."""
     kinds = {one.name: one.kind for one in found.columns}
     if found.target is None or kinds.get(found.target) in ("empty", "constant"):
@@ -87,19 +105,23 @@ def _command(paths: list[Path], found: TableLook) -> str:
     words = ["preflearn", "train", *map(str, paths)]
     words += [] if found.target == "target" else ["--target", found.target]
     words += [] if found.query in (None, "qid", "query") else ["--query", str(found.query)]
+    words += [] if dependence is None or found.query is not None else ["--group", dependence.column]
     from ..metrics.single_columns import LEAK_SHARE
 
     leaks = [one.name for one in found.columns if one.alone is not None and one.alone >= LEAK_SHARE]
+    leaks = [name for name in leaks if dependence is None or name != dependence.column]
     words += ["--drop", ",".join(leaks)] if leaks else []
     return shlex.join(words)
 
 
-def _show(found: TableLook, report: Path | None) -> None:
+def _show(found: TableLook, report: Path | None, *first: str) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     console = new_console()
+    for line in first:
+        console.print(Text(line, style="bold red"))
     console.print(Text(found.title, style="bold").append(f": {found.summary}", style="not bold"))
     table = Table(box=box.SIMPLE)
     for heading, side in zip(("column", "kind", "role", "missing", "distinct", "alone", "found"), "lllrrrl"):
@@ -117,7 +139,7 @@ def _show(found: TableLook, report: Path | None) -> None:
         console.print(
             Text("alone: share of the pairs that the column puts in the right order alone; 50 % is chance.")
         )
-    print_notes(console, found.notes)
+    print_notes(console, found.notes[len(first) :])
     if found.command:
         console.print(Text("To train on it: ").append(found.command, style="bold"), soft_wrap=True)
     if report is not None:

@@ -120,7 +120,8 @@ def train(
     found = replace(
         found,
         files=files.describe_files(inputs),
-        columns=_columns(source.encoder),
+        columns=_columns(source),
+        dependence=files.say_dependence(source.dependence),
         command=typed(context),
         model_file=output.name,
         notes=(*source.notes, *found.notes, *warned),
@@ -146,11 +147,17 @@ def _read(
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)
     ranking.title = f"Ranking model from {files.together(paths)}"
-    return large.Read(ranking, found.memory, found.data.encoder, found.notes)
+    return large.Read(ranking, found.memory, found.data.encoder, found.notes, found.dependence)
 
 
-def _columns(encoder: Any) -> TableSummary | None:
-    return getattr(encoder, "summary_", None)
+def _columns(source: large.Read) -> TableSummary | None:
+    """What was found of the columns; one whose rows depend on each other does not look like a query column."""
+    summary: TableSummary | None = getattr(source.encoder, "summary_", None)
+    if summary is None or source.dependence is None or summary.query != source.dependence.column:
+        return summary
+    note = f"{source.dependence.n_groups:,} labels, rows depend on each other"
+    columns = [replace(one, notes=[note]) if one.name == summary.query else one for one in summary]
+    return replace(summary, columns=columns, query=None)
 
 
 def _refuse_unused(
@@ -228,6 +235,8 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
     from rich.text import Text
 
     console = new_console()
+    if report.dependence:
+        console.print(Text(report.dependence, style="bold red"))
     console.print(Text(report.title, style="bold").append(f": {report.summary}", style="not bold"))
     console.print(Text(report.verdict))
     if report.columns is not None:

@@ -17,6 +17,22 @@ _POOLED = (
     "by other models. Pooled estimates are therefore too low, and below 0.5 if there is no signal."
 )
 _WIDTH = 100
+# What to cite for words of ``method`` and ``interval_method``.
+_REFERENCES = {
+    "leave-pair-out": "A. Airola et al. An experimental comparison of cross-validation techniques for estimating the "
+    "area under the ROC curve. Computational Statistics & Data Analysis 55 (2011), 1828-1844.",
+    "nested": "S. Varma, R. Simon. Bias in error estimation when using cross-validation for model selection. BMC "
+    "Bioinformatics 7 (2006), 91.",
+    "DeLong": "E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson. Comparing the areas under two or more correlated "
+    "receiver operating characteristic curves. Biometrics 44 (1988), 837-845.",
+    "Obuchowski": "N. A. Obuchowski. Nonparametric analysis of clustered ROC curve data. Biometrics 53 (1997), "
+    "567-578.",
+    "Wilson": "E. B. Wilson. Probable inference, the law of succession, and statistical inference. Journal of the "
+    "American Statistical Association 22 (1927), 209-212.",
+    "jackknife": "B. Efron, C. Stein. The jackknife estimate of variance. Annals of Statistics 9 (1981), 586-596.",
+    "training rows": "C. Nadeau, Y. Bengio. Inference for the generalization error. Machine Learning 52 (2003), "
+    "239-281.",
+}
 
 
 class RocCurve(NamedTuple):
@@ -123,6 +139,41 @@ class PerformanceEstimate:
                 )
             )
         return remarks
+
+    def describe(self) -> str:
+        """Methods and results for a paper: what was held out, how much of it, the interval, and what to cite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from preflearn import RLS
+        >>> from preflearn.model_selection import estimate_auc
+        >>> rng = np.random.default_rng(0)
+        >>> ill, patient = np.tile([0, 0, 1, 1], 10), np.repeat(np.arange(20), 2)
+        >>> visits = rng.normal(size=(40, 3)) + ill[:, None]
+        >>> found = estimate_auc(RLS(), visits, ill, groups=patient, method="averaged", n_splits=4, random_state=0)
+        >>> print(found.describe())  # doctest: +ELLIPSIS
+        Methods. AUC was estimated on data that the models had not been trained on (20 groups, 40 rows), by averaged
+        ...
+        Results. The AUC was 0.9... (95 % confidence interval 0.8... to 0.9...; 20 groups, 40 rows).
+        ...
+        References. ...
+        """
+        from .. import __version__
+
+        low, high = self.interval
+        counted = self.counted or f"{self.n_rows:,} rows"
+        used = f"{self.method} {self.interval_method}"
+        parts = [
+            f"Methods. {self.measure[0].upper()}{self.measure[1:]} was estimated on data that the models had not been "
+            f"trained on ({counted}), by {self.method}: {self.compared}. The 95 % confidence interval is "
+            f"{self.interval_method}. Computed with preflearn {__version__}.",
+            f"Results. The {self.measure} was {self.value:.3f} (95 % confidence interval {low:.3f} to {high:.3f}; "
+            f"{counted}).",
+        ]
+        cited = [text for word, text in _REFERENCES.items() if word in used]
+        parts += [f"References. {' '.join(cited)}"] if cited else []
+        return "\n\n".join(textwrap.fill(part, width=_WIDTH, break_on_hyphens=False) for part in parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, text and lists, for JSON."""

@@ -399,6 +399,8 @@ class TrainingReport:
         Of preferences.
     sets : SetSizes or None
         How many items to show so that the best one is among them, by held-out queries.
+    dependence : str
+        Where rows depend on each other and were treated as independent: two figures, and what to do.
     verdict : str
         How good, how sure, better than what, and what to do next, in one sentence.
     ndcg : tuple of three float, or None
@@ -448,6 +450,7 @@ class TrainingReport:
     roc: Roc | None = None
     calibration: Calibration | None = None
     sets: SetSizes | None = None
+    dependence: str = ""
     verdict: str = ""
     ndcg: tuple[float, float, float] | None = None
     curve: Curve | None = None

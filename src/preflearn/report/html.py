@@ -133,7 +133,8 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         shown = displays.SetSizeDisplay(
             sets.coverages, sets.sizes, coverage=sets.coverage, size=sets.size, items=sets.items
         )
-        text = f"Mean size of the sets over their coverage: {round(sets.size, 1):g} of {round(sets.items, 1):g} at {sets.coverage:g}."
+        size = f"{round(sets.size, 1):g} of {round(sets.items, 1):g}"
+        text = f"Mean size of the sets over their coverage: {size} at {sets.coverage:g}."
         drawings["sets"] = (shown.plot, text, _SIZE)
     if report.calibration is not None:
         found = report.calibration
@@ -274,7 +275,7 @@ def model_card(report: TrainingReport) -> Any:
         "Evaluation": _evaluation(report),
         "Evaluation/Comparison with simple baselines": _baselines(report),
         "What the model uses": _influence(report),
-        "Limitations": _bullets(report.notes),
+        "Limitations": _bullets([*filter(None, [report.dependence]), *report.notes]),
         "How to use it": _use(report),
     }
     for name, text in sections.items():

@@ -310,6 +310,11 @@ def _target_of(table: Table, target: str | None) -> np.ndarray | None:
     return None if values is None or np.isnan(values).all() else values
 
 
+def target_of(columns: Any, target: str) -> np.ndarray | None:
+    """The targets of a table as numbers; None where they are not."""
+    return _target_of(read_table(columns), target)
+
+
 # ------------------------------------------------------------------------------------------------------- the leaks
 
 

@@ -55,7 +55,7 @@ _LABELS = {
     "segment", "color", "colour", "warehouse", "site", "clinic", "hospital", "ward", "station", "sensor", "device",
     "machine", "zip", "zipcode", "postcode", "postal", "label", "genre", "language", "agent", "vendor", "supplier",
 }  # fmt: skip
-_QUERY_WORDS = {
+QUERY_WORDS = {
     "query", "queries", "qid", "session", "sessionid", "search", "request", "impression", "question", "prompt",
     "auction", "user", "userid", "customer", "customerid", "visitor", "basket", "reviewer", "rater", "judge",
     "conversation", "queryid",
@@ -308,7 +308,7 @@ def _groups(column: Column) -> Groups | None:
     """The rows by label, or None where the column cannot be a query column."""
     if column.problem:
         return None
-    named = bool(name_words(column.name) & _QUERY_WORDS)
+    named = bool(name_words(column.name) & QUERY_WORDS)
     if column.form == TEXT:
         assert column.texts is not None
         if not named and not column.texts.repeated:
@@ -334,7 +334,7 @@ def _groups(column: Column) -> Groups | None:
 def _score(column: Column, groups: Groups) -> int:
     together = 1 + np.count_nonzero(np.diff(groups.codes)) == groups.n_groups >= 5
     many = groups.n_groups >= 10 and groups.n_rows <= _LARGEST_QUERY * groups.n_groups
-    return 2 * bool(name_words(column.name) & _QUERY_WORDS) + bool(together) + bool(many)
+    return 2 * bool(name_words(column.name) & QUERY_WORDS) + bool(together) + bool(many)
 
 
 def _others_differ(table: Table, column: Column, groups: Groups, target: str | None) -> bool:
