@@ -71,6 +71,14 @@ def test_with_a_messy_table(ok, call):
     train = ("train", "liste.csv", "--target", "note", "--query", "Sitzung", *FAST, "--json")
     assert "Verweildauer" in json.loads(ok(*train, "--report", "r.html"))["verdict"]
     honest = json.loads(ok(*train, "--drop", "Verweildauer"))
+    lines[5], lines[9] = lines[5][:-1], lines[9][:-1] + "n.b."
+    Path("liste.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    status, _, err = call(*train)
+    assert status == 2 and "line 6" in err and "line 10 ('n.b.')" in err and "--skip-bad" in err
+    notes = " ".join(json.loads(ok(*train, "--skip-bad", "--report", "r.html"))["notes"])
+    assert "2 rows were left out of 120" in notes and "line 6" in notes and "('n.b.')" in notes
+    assert "2 rows were left out of 120" in Path("r.html").read_text()
+    assert "2 rows were left out" in ok("evaluate", "liste.preflearn", "liste.csv", "--skip-bad")
     assert honest["leaks"] == [] and honest["estimate"]["value"] < 0.95
     assert "Preis" in honest["influence"]["names"]
 

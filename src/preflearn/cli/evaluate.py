@@ -52,6 +52,7 @@ def evaluate(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
+    skip_bad: files.SkipBadOption = False,
     read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
@@ -72,8 +73,9 @@ def evaluate(
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight", "prompt"]
-    )
+        read, target=target, query=query, no_query=no_query, drop=drop, skip_bad=skip_bad,
+        unused=["item", "weight", "prompt"],
+    )  # fmt: skip
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
@@ -89,12 +91,14 @@ def evaluate(
         tell(f"reading {data[0].name}")
         rows = read_known(model, data, reading)
         tell("scoring and measuring")
-        scores, note = model_files.scores_of_ranker(model, data, reading, len(rows))
+        n_rows = None if rows.kept is not None else len(rows)
+        scores, note = model_files.scores_of_ranker(model, data, replace(reading, skip_bad=False), n_rows)
+        scores = scores if rows.kept is None else rows.of_kept(scores)
 
         from ..model_selection import evaluate_scores
 
         found = evaluate_scores(rows.y, scores, rows.qid, metrics=metrics)
-    found = replace(found, notes=((note,) if note else ()) + tuple(warned) + found.notes)
+    found = replace(found, notes=(*filter(None, (note, rows.left_out)), *warned, *found.notes))
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:

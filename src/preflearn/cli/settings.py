@@ -271,6 +271,8 @@ def as_option(remedy: Remedy, command: str = "") -> str | None:
     """
     if remedy.argument == "query" and remedy.has_value and remedy.value is None:
         return f"--no-query {remedy.purpose}".rstrip()
+    if remedy.argument == "on_bad":
+        return f"--skip-bad {remedy.purpose}" if command in ("train", "evaluate") else None
     value = remedy.value if remedy.has_value else ""
     own = _OWN_OPTIONS.get(command, {})
     known = own if own else _OPTIONS
