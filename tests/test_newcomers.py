@@ -78,7 +78,30 @@ def test_with_a_messy_table(ok, call):
     notes = " ".join(json.loads(ok(*train, "--skip-bad", "--report", "r.html"))["notes"])
     assert "2 rows were left out of 120" in notes and "line 6" in notes and "('n.b.')" in notes
     assert "2 rows were left out of 120" in Path("r.html").read_text()
-    assert "2 rows were left out" in ok("evaluate", "liste.preflearn", "liste.csv", "--skip-bad")
+    evaluated = ok("evaluate", "liste.preflearn", "liste.csv", "--skip-bad", "--json")
+    assert "2 rows were left out" in evaluated
+    ok("predict", "liste.preflearn", "liste.csv", "-o", "scores.csv")
+    known = json.loads(evaluated)["metrics"]
+    assert (
+        json.loads(
+            ok(
+                "evaluate",
+                "scores.csv",
+                "liste.csv",
+                "--target",
+                "note",
+                "--query",
+                "Sitzung",
+                "--skip-bad",
+                "--json",
+            )
+        )["metrics"]
+        == known
+    )
+    lines = Path("scores.csv").read_text().splitlines()
+    Path("scores.csv").write_text("\n".join([*lines, lines[-1]]))
+    status, _, err = call("evaluate", "scores.csv", "liste.csv", "--target", "note", "--skip-bad")
+    assert status == 2 and "121 scores for 120 rows" in err
     assert honest["leaks"] == [] and honest["estimate"]["value"] < 0.95
     assert "Preis" in honest["influence"]["names"]
 

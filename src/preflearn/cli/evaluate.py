@@ -19,7 +19,7 @@ from .output import (
     progress,
     refuse_others,
 )
-from .settings import JsonOption, ReadOption
+from .settings import EvaluateReadOption, JsonOption
 
 if TYPE_CHECKING:
     from ..model_selection import Evaluation
@@ -52,8 +52,7 @@ def evaluate(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
-    skip_bad: files.SkipBadOption = False,
-    read: ReadOption = None,
+    read: EvaluateReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
@@ -73,7 +72,7 @@ def evaluate(
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, skip_bad=skip_bad,
+        read, target=target, query=query, no_query=no_query, drop=drop,
         unused=["item", "weight", "prompt"],
     )  # fmt: skip
     if (preferences, chosen, rejected) == (None, None, None):

@@ -75,10 +75,6 @@ TextOption = Annotated[
         "--text", help="Column of the texts to put in order, for a model of texts. Default: text, answer, ..."
     ),
 ]
-SkipBadOption = Annotated[
-    bool,
-    typer.Option("--skip-bad", help="Leave out rows whose target is missing or unreadable, and say which."),
-]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Replace existing files that preflearn did not write.")
 ]
@@ -131,7 +127,6 @@ class Reading:
         encode: Sequence[str] | None = None,
         text: str | None = None,
         group: str | None = None,
-        skip_bad: bool = False,
         unused: Sequence[str] = (),
     ) -> Reading:
         """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
@@ -154,7 +149,6 @@ class Reading:
             kinds=_kinds(encode),
             text=text,
             group=group,
-            skip_bad=skip_bad,
             **read_settings("--read", read, READING, names),
         )
 

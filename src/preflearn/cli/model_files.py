@@ -50,9 +50,9 @@ class Rows:
     def of_kept(self, scores: np.ndarray) -> np.ndarray:
         """The scores of these rows among those of all rows of the file."""
         assert self.kept is not None
-        if scores.shape[0] <= self.kept[-1]:
+        if scores.shape != self.kept.shape:
             raise ValueError(
-                f"{scores.shape[0]:,} scores for a file with {self.kept[-1] + 1:,} rows or more: expected one each."
+                f"{scores.shape[0]:,} scores for {self.kept.size:,} rows of data: expected one each."
             )
         return scores[self.kept]
 

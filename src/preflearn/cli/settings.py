@@ -126,6 +126,7 @@ READING: Mapping[str, Reader] = {
     "weight": _name,
     "missing": _number,
     "prompt": _name,
+    "skip_bad": _yes_or_no,
 }
 RATING: Mapping[str, Reader] = {
     "half_life": _number_or_auto,
@@ -168,7 +169,7 @@ def spelled_out(arguments: Sequence[str]) -> list[str]:
         if option is None or not name.startswith("--"):
             out.append(one)
             continue
-        if key in ("within_queries", "first_side", "lower_is_better"):
+        if key in ("within_queries", "first_side", "lower_is_better", "skip_bad"):
             value = value or "yes"
         elif not equals:
             value = next(rest, "")
@@ -189,6 +190,9 @@ SetOption = Annotated[
 ]
 
 
+_SKIP_BAD = "; skip_bad=yes, or `--skip-bad`, to leave out rows whose target is missing or unreadable"
+
+
 def _read_option(more: str = "") -> Any:
     return typer.Option(
         "--read",
@@ -200,10 +204,12 @@ def _read_option(more: str = "") -> Any:
 
 
 ReadOption = Annotated[list[str] | None, _read_option()]
+EvaluateReadOption = Annotated[list[str] | None, _read_option(_SKIP_BAD)]
 TrainReadOption = Annotated[
     list[str] | None,
     _read_option(
         "; weight, the column of row weights; prompt, the column of the prompts that the texts of --chosen answer"
+        + _SKIP_BAD
     ),
 ]
 

@@ -66,7 +66,6 @@ def train(
     features: files.FeaturesOption = None,
     drop: files.DropOption = None,
     encode: files.EncodeOption = None,
-    skip_bad: files.SkipBadOption = False,
     read: TrainReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
@@ -86,7 +85,7 @@ def train(
     refuse_both(quiet, verbose, "--verbose")
     reading = files.Reading.from_options(
         read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode,
-        group=group, skip_bad=skip_bad,
+        group=group,
     )  # fmt: skip
     given = read_settings("--set", settings, LEARNING)
     embed = given.pop("embed", None)

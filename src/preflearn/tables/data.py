@@ -215,8 +215,8 @@ class TableData:
         The file or files.
     place : function
         Where a row stands in its file, for messages.
-    kept : ndarray of int of shape (m,) or None
-        The rows of the file that remain, where others were left out.
+    kept : ndarray of bool or None
+        Which rows of the file remain, where others were left out.
     left_out : str
         Which those were, and why.
     """
@@ -239,7 +239,9 @@ class TableData:
 
     def without(self, bad: np.ndarray, left_out: str) -> TableData:
         """The table without some rows, numbers of rows, and a sentence about them."""
-        kept = np.delete(np.arange(len(self)), bad)
+        remains = np.ones(len(self), dtype=bool)
+        remains[bad] = False
+        kept = np.flatnonzero(remains)
         y, qid, names, weight = (
             None if values is None else values[kept]
             for values in (self.y, self.qid, self.item_names, self.weight)
@@ -247,7 +249,7 @@ class TableData:
         columns = {name: values[kept] for name, values in self.columns.items()}
         return TableData(
             columns, y, qid, names, weight, self.target, self.query, self.item, self.source,
-            lambda row: self.place(int(kept[row])), kept, left_out,
+            lambda row: self.place(int(kept[row])), remains, left_out,
         )  # fmt: skip
 
     def __repr__(self) -> str:

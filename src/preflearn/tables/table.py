@@ -78,7 +78,7 @@ def read_table(
         Read missing targets as NaN ("not known") instead of refusing them.
     on_bad : {"raise", "skip"}, default="raise"
         What to do with rows whose target is missing or cannot be read: refuse the table, or leave the rows out, with a
-        warning that counts them and names the first ones. ``kept`` of the result numbers the rows that remain. A column
+        warning that counts them and names the first ones. ``kept`` of the result says which rows remain. A column
         in which more values cannot be read than can is refused in any case.
     n_jobs : int, default=None
         Accepted as by :func:`read_ranking`; tables are parsed by one thread.
