@@ -616,7 +616,7 @@ def test_any_bytes_are_a_table_or_one_error(tmp_path_factory, body, header):
         (b"target\n1\n", "no column is left"),
         (b'a,target\n"1,2\n', "never closed"),
         (b"a;b;target\n1;2\n3;4;5\n", "divides unevenly. Pass delimiter=';'"),
-        (b"a,target\n1,inf\n2,3\n", "neither numbers nor yes/no"),
+        (b"a,target\n1,inf\n2,3\n", "neither a number nor yes/no"),
         (
             b"a,target\n1,good\n2,bad\n3,ok\n4,bad\n",
             r"\(line 2 \('good'\), line 3 .*: targets are numbers, higher is better. Write 0, 1, 2 for 'bad', 'good', "
