@@ -112,6 +112,69 @@ def dense_comparisons(y, qid, *, cost="magnitude", ties="include", weighting="pa
     return L, b
 
 
+def censored_pairs(times, events, qid):
+    """Every (i, j) of the same query where j outlived i."""
+    m = range(len(times))
+    return [
+        (i, j)
+        for i in m
+        for j in m
+        if events[i]
+        and qid[i] == qid[j]
+        and (times[i] < times[j] or (times[i] == times[j] and not events[j]))
+    ]
+
+
+def probability_uncensored(times, events, qid, i):
+    """Kaplan-Meier estimate of the probability that a row of the query of i is not censored by the time of i."""
+    rows = [k for k in range(len(times)) if qid[k] == qid[i]]
+    value = 1.0
+    for t in sorted({times[k] for k in rows if times[k] <= times[i]}):
+        n_censored = sum(times[k] == t and not events[k] for k in rows)
+        n_events = sum(times[k] == t and events[k] for k in rows)
+        at_risk = sum(times[k] >= t for k in rows) - n_events
+        value *= 1.0 if n_censored == 0 else 1 - n_censored / at_risk
+    return value
+
+
+def weighted_censored_pairs(times, events, qid, *, weighting="pair", weights=None, row_weights=None):
+    """The row whose event was seen, the row that outlived it and the weight, of each pair with a weight."""
+    w = np.ones(len(times)) if row_weights is None else row_weights
+    found = {}
+    for i, j in censored_pairs(times, events, qid):
+        G = 1.0 if weights is None else probability_uncensored(times, events, qid, i)
+        if w[i] * w[j] > 0:
+            found[i, j] = w[i] * w[j] / G**2
+    below = {}
+    for query in np.unique(qid):
+        total = sum(value for (i, _), value in found.items() if qid[i] == query)
+        below[query] = {"pair": 1.0, "item": w[qid == query].sum(), "query": total}[weighting]
+    pairs = np.array(list(found), dtype=int).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1], np.array([value / below[qid[i]] for (i, _), value in found.items()])
+
+
+def dense_censored(times, events, qid, **options):
+    """L and b of censored times, added up pair by pair."""
+    L, b = np.zeros((len(times), len(times))), np.zeros(len(times))
+    for i, j, weight in zip(*weighted_censored_pairs(times, events, qid, **options), strict=True):
+        _add_edge(L, b, j, i, weight, 1.0)
+    return L, b
+
+
+def c_index(times, events, scores, qid, weights=None, row_weights=None):
+    """Mean over the queries of the weighted share of the pairs in the right order; None without a pair."""
+    shares = []
+    for query in np.unique(qid):
+        rows = np.flatnonzero(qid == query)
+        of_rows = None if row_weights is None else row_weights[rows]
+        options = {"weights": weights, "row_weights": of_rows}
+        i, j, weight = weighted_censored_pairs(times[rows], events[rows], qid[rows], **options)
+        s = scores[rows]
+        if weight.size:
+            shares.append(weight @ ((s[j] > s[i]) + 0.5 * (s[j] == s[i])) / weight.sum())
+    return np.mean(shares) if shares else None
+
+
 def dense_preferences(m, pairs, magnitude=None, weight=None):
     """L and b of explicit preferences."""
     L, b = np.zeros((m, m)), np.zeros(m)

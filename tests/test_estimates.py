@@ -23,6 +23,7 @@ from preflearn.metrics import auc, concordance
 from preflearn.model_selection import cross_val_predict, leave_pair_out
 from preflearn.model_selection._intervals import (
     check_mean_interval,
+    freedom_of_clusters,
     mean_interval,
     most_effective,
     optimism,
@@ -115,6 +116,66 @@ def test_groups_of_copies_count_once():
     clustered = placement_variance(tally, copies, encode_queries(owner, 180))
     assert clustered == pytest.approx(single, rel=1e-12)
     assert placement_variance(tally, copies) < 0.4 * single
+
+
+@given(seed=st.integers(0, 10_000), n_folds=st.integers(1, 4), n_groups=st.integers(1, 9))
+@examples(20)
+def test_rows_of_a_group_are_not_compared_where_others_are(seed, n_folds, n_groups):
+    rng = np.random.default_rng(seed)
+    y, f, fold = rng.integers(0, 3, 24), rng.integers(0, 5, 24).astype(float), rng.integers(0, n_folds, 24)
+    group = rng.integers(0, n_groups, 24)
+    pairs = [(i, j) for i in range(24) for j in range(24) if fold[i] == fold[j] and y[i] > y[j]]
+    apart = [(i, j) for i, j in pairs if group[i] != group[j]] or pairs
+    tally = tally_scores(y, f, encode_queries(fold, 24), encode_queries(group, 24))
+    assert tally.n_pairs == len(apart)
+    if apart:
+        assert tally.share == pytest.approx(np.mean([0.5 + 0.5 * np.sign(f[i] - f[j]) for i, j in apart]))
+
+
+def test_averaged_folds_of_groups_compare_rows_of_different_groups():
+    X, y = two_classes(m=60, n_positive=30)
+    groups = np.random.default_rng(0).permutation(np.arange(60) // 6)
+    result = estimate_auc(RLS(), X, y, method="averaged", n_splits=5, groups=groups, random_state=0)
+    assert "pairs of rows of different groups, within 5 folds" in result.compared
+    assert result.counted == "10 groups, 60 rows"
+    alone = estimate_auc(RLS(), X, y, method="pooled", n_splits=5, groups=groups, random_state=0)
+    assert result.n_pairs < alone.n_pairs / 5
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_the_variance_of_groups_is_that_of_resampled_groups(constant):
+    """Of groups with one class each, or with both: the bootstrap over groups, with nothing of the formula in it."""
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(60), rng.integers(1, 8, size=60))
+    y = (group < 30 if constant else rng.random(group.size) < 0.5).astype(int)
+    f = y + rng.normal(size=60)[group] + 0.3 * rng.normal(size=group.size)
+    tally = tally_scores(y, f, one_group(y.size))
+    found = placement_variance(tally, y, encode_queries(group, y.size))
+    members, shares = [np.flatnonzero(group == g) for g in range(60)], []
+    for _ in range(600):
+        if constant:
+            drawn = np.r_[rng.integers(30, size=30), 30 + rng.integers(30, size=30)]
+        else:
+            drawn = rng.integers(60, size=60)
+        rows = np.concatenate([members[g] for g in drawn])
+        shares.append(tally_scores(y[rows], f[rows], one_group(rows.size)).share)
+    assert found == pytest.approx(np.var(shares), rel=0.2)
+    if constant:  # in a group with both classes, what rows have in common cancels
+        assert found > 1.5 * placement_variance(tally, y)
+
+
+def test_degrees_of_freedom_of_groups_are_satterthwaites():
+    y, equal = np.tile([0, 1], 30), np.repeat(np.arange(10), 6)
+    tally = tally_scores(y, np.random.default_rng(0).normal(size=60), one_group(60))
+    strata = np.zeros(60, dtype=np.int64)
+    assert freedom_of_clusters(tally, encode_queries(equal, 60)) == pytest.approx(9)
+    uneven = np.where(np.arange(60) < 40, 0, 1 + equal - 6)
+    assert 1 <= freedom_of_clusters(tally, encode_queries(uneven, 60)) < 2
+    # Few groups of the rarer class: theirs are the degrees of freedom.
+    y, group = (np.arange(60) < 6).astype(int), np.arange(60) // 2
+    tally = tally_scores(y, np.random.default_rng(0).normal(size=60), one_group(60))
+    assert freedom_of_clusters(tally, encode_queries(group, 60)) < 4
+    assert placement_variance(tally, strata, encode_queries(np.zeros(60, dtype=int), 60)) == 0
 
 
 @given(share=st.floats(0, 1), variance=st.floats(0, 0.3), most=st.floats(1, 1e6))

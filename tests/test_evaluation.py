@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
+from preflearn import RankRLS
 from preflearn.metrics import auc, get_scorer
-from preflearn.model_selection import evaluate_scores
+from preflearn.model_selection import cross_val_predict, evaluate_scores
+from preflearn.model_selection._intervals import optimism
 
 METRICS = [
     "concordance",
@@ -113,3 +115,34 @@ def test_perfect_scores_of_few_queries_do_not_get_an_interval_of_no_width():
     assert found.value == 1.0
     assert 0.85 < found.interval[0] < 0.95
     assert found.interval[1] == 1.0
+
+
+def test_held_out_predictions_have_wider_intervals():
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(240, 20)), np.repeat(np.arange(24), 10)
+    y = 0.2 * X[:, 0] + rng.normal(size=240)
+    model = RankRLS(0.1).fit(X, y, qid=qid)
+    held_out, fitted = cross_val_predict(RankRLS(0.1), X, y, qid=qid), model.predict(X)
+    rows = np.array([(i, j) for i in range(240) for j in range(i) if qid[i] == qid[j]])
+    weights = np.concatenate([[1 / np.var(y[qid == q])] for q in range(24)])[qid[rows[:, 0]]] ** 0.5
+    differences = [values[rows[:, 0]] - values[rows[:, 1]] for values in (y, held_out, fitted)]
+    lost = optimism(differences[0] * weights, *differences[1:])  # equal weights of queries
+    wider = (1 + min(lost, 3)) ** 0.5
+    assert wider > 1.1
+    names = ["concordance", "kendall_tau"]
+    plain = evaluate_scores(y, held_out, qid, metrics=names)
+    found = evaluate_scores(y, held_out, qid, metrics=names, fitted=fitted)
+    for one, other in zip(plain.metrics, found.metrics, strict=True):
+        assert one.value == other.value and "widened" in other.interval_method
+        for end, wide in zip(one.interval, other.interval, strict=True):
+            assert wide - one.value == pytest.approx(wider * (end - one.value), rel=1e-6)
+    one, other = (
+        evaluate_scores(y > 0, held_out, metrics=["auc"], **given).metrics[0]
+        for given in ({}, {"fitted": fitted})
+    )
+    assert other.interval[0] < one.interval[0] and one.interval[1] < other.interval[1]
+    # The same predictions on the training rows: nothing was lost.
+    assert (
+        evaluate_scores(y, fitted, qid, fitted=fitted).metrics[0].interval
+        == evaluate_scores(y, fitted, qid).metrics[0].interval
+    )

@@ -192,7 +192,7 @@ def test_names():
         (lambda: get_scorer(3), ValueError, "unknown metric 3"),
         (lambda: get_scorer("ndcg@0"), ValueError, "k must be a number of positions"),
         (lambda: get_scorer("ndcg@3", k=5), ValueError, "3 and 5"),
-        (lambda: get_scorer("concordance@3"), TypeError, "concordance has no option 'k': expected none"),
+        (lambda: get_scorer("concordance@3"), TypeError, "concordance has no option 'k': expected 'weights'"),
         (lambda: get_scorer(concordance_scorer, k=3), TypeError, "not with a callable"),
         (lambda: ndcg_scorer(gain="log"), ValueError, "gain must be one of"),
         (lambda: ndcg_scorer(per_query=True), TypeError, "no option 'per_query'"),

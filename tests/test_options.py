@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 SEARCHES = {"RLS": RLSCV, "RankRLS": RankRLSCV, "RankSVM": RankSVMCV}
+SEARCHES |= {f"{name} of times": search for name, search in SEARCHES.items()}
 
 
 def _case_id(name: str, chosen: dict) -> str:

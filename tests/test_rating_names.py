@@ -192,8 +192,10 @@ def test_names_that_differ_by_case_alone_are_asked_about_and_kept():
     ):
         found = rate(battles, judge="judge")
     assert found.items == ["GPT", "gpt", "x"]
-    told = [note for note in found.notes if "case alone" in note]
+    told = [note for note in found.notes if "hyphens alone" in note]
     assert "Names of items" in told[0] and "'GPT' and 'gpt'" in told[0] and "Names of judges" in told[1]
+    with pytest.warns(UserWarning, match="'GPT 4' and 'gpt-4'"):
+        rate({"winner": ["gpt-4", "GPT 4", "-"], "loser": ["x", "x", "_"]})
 
 
 def test_counts_are_taken_out_pair_by_pair():
@@ -222,3 +224,68 @@ def test_fractions_of_weights_can_be_taken_out_again_and_small_ones_stay():
     found = BattleCounts(weight="n").add(small).rate(alpha=1e-13)
     expected = rate(small, weight="n", alpha=1e-13)
     np.testing.assert_allclose(list(found.scores.values()), list(expected.scores.values()), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"judge": "judge", "cluster": "prompt"},
+        {"ties": "davidson", "first_side": True, "covariates": ["tempo"], "tie_covariates": ["tempo"]},
+        {"time": "day", "half_life": 9.0},
+        {"margin": "size", "weight": "count"},
+        {"judge": "judge", "trusted": ["j1", "j2", "j3"], "cluster": "prompt"},
+    ],
+)
+def test_labels_that_say_nothing_are_listed_or_skipped(options):
+    rng = np.random.default_rng(0)
+    a = rng.integers(5, size=200)
+    b = (a + rng.integers(1, 5, 200)) % 5
+    size = rng.normal(size=200)
+    table = {
+        "a": [f"m{k}" for k in a], "b": [f"m{k}" for k in b], "winner": np.where(size > 0, "a", "b").astype(object),
+        "judge": [f"j{k}" for k in rng.integers(12, size=200)], "prompt": rng.integers(30, size=200),
+        "size": np.where(rng.random(200) < 0.1, 0.0, size), "count": rng.integers(1, 4, 200), "day": np.arange(200.0),
+        "tempo": rng.normal(size=200),
+    }  # fmt: skip
+    table["winner"][table["size"] == 0.0] = "tie"
+    bad = np.zeros(200, dtype=bool)
+    bad[[3, 50, 51, 120]] = True
+    table["winner"][[3, 50]], table["winner"][[51, 120]] = "??", [None, "m9"]
+    # An item of which nothing is left.
+    table["a"][3] = "only here"
+    with pytest.raises(ValueError, match=r"4 of 200 battles.*'\?\?' \(2\).*missing \(1\).*on_bad='skip'"):
+        rate(table, **options)
+    with pytest.warns(UserWarning, match="4 of 200 battles .* They were skipped"):
+        found = rate(table, **options, on_bad="skip")
+    rest = {name: [value for value, wrong in zip(values, bad) if not wrong] for name, values in table.items()}
+    expected = rate(rest, **options)
+    assert found.items == expected.items
+    np.testing.assert_allclose(found.strengths.scores, expected.strengths.scores, atol=1e-9)
+    np.testing.assert_allclose(found.standard_errors, expected.standard_errors, atol=1e-9)
+    assert any("'??' (2)" in note for note in found.notes)
+    kept = np.flatnonzero(~bad)
+    np.testing.assert_array_equal(found.fragility().battles, kept[expected.fragility().battles])
+    assert list(found.surprises["row"]) == kept[list(expected.surprises["row"])].tolist()
+    if not options:
+        labels = np.where(np.arange(200) % 2, "x", "y")
+        left, right = found.by(labels), expected.by(labels[kept])
+        np.testing.assert_allclose(left["rating"], right["rating"])
+        with pytest.warns(UserWarning):
+            more = found.update(table)
+        assert len(more.raw) == 392 and more.raw.rows[196 + 3] == 200 + kept[3]
+        with pytest.warns(UserWarning, match="skipped"):
+            counted = BattleCounts(on_bad="skip").add(table).rate()
+        np.testing.assert_allclose(counted.strengths.scores, found.strengths.scores, atol=1e-6)
+
+
+def test_bad_labels_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "b.csv"
+    path.write_text("a,b,winner\nx,y,a\ny,x,b\nx,y,oops\nx,y,b\n")
+    assert run(["rate", str(path)]) == 2
+    assert "'oops' (1)" in (said := capsys.readouterr().err) and "--skip-bad" in said
+    assert run(["rate", str(path), "--skip-bad"]) == 0
+    assert "3 battles" in (out := capsys.readouterr().out) and "skipped" in out
+    for wrong in ("drop", None):
+        with pytest.raises(ValueError, match="on_bad must be 'raise' or 'skip'"):
+            rate({"winner": ["x"], "loser": ["y"]}, on_bad=wrong)

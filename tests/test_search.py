@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import warnings
 
@@ -16,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import oracles
 from preflearn import RLS, RLSCV, RankRLS, RankRLSCV
-from preflearn.metrics import concordance, ndcg
+from preflearn.metrics import concordance, get_scorer, ndcg
 from preflearn.model_selection import (
     ConformalRanker,
     cross_val_predict,
@@ -245,6 +246,30 @@ def test_kernel_parameters_are_searched_too():
     assert model.best_score_ == max(entry["cv_scores"].max() for entry in model.kernel_scores_)
     plain = RankRLS(model.alpha_, kernel="rbf", gamma=0.3).fit(X, y, qid=qid)
     np.testing.assert_allclose(model.predict(X), plain.predict(X))
+
+
+@pytest.mark.parametrize("measure", ["concordance", "ndcg@3"])
+def test_a_kernel_grid_chooses_the_best_of_all_refits(measure):
+    """Every kernel with every alpha, trained without each query in turn: the choice, its score and its model."""
+    rng = np.random.default_rng(3)
+    X, qid = rng.normal(size=(48, 3)), np.repeat(np.arange(8), 6)
+    y = np.digitize(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=48), [-0.5, 0.3, 0.8]).astype(float)
+    grid, alphas = {"gamma": [0.05, 0.5, 3.0]}, [0.01, 1.0, 100.0]
+    folds = [np.flatnonzero(qid == q) for q in range(8)]
+    scorer, found = get_scorer(measure), {}
+    for gamma, alpha in itertools.product(grid["gamma"], alphas):
+        model = RankRLS(alpha, kernel="rbf", gamma=gamma)
+        held_out = oracles.naive_hold_out(model, X, y, folds, qid=qid)
+        found[gamma, alpha] = scorer.measure(y, held_out, qid)
+    search = RankRLSCV(alphas, kernel="rbf", kernel_grid=grid, scoring=measure).fit(X, y, qid=qid)
+    best = max(found, key=found.__getitem__)
+    assert (search.best_kernel_["gamma"], search.alpha_) == best
+    np.testing.assert_allclose(search.best_score_, found[best])
+    for one in search.kernel_scores_:
+        expected = [found[one["kernel"]["gamma"], alpha] for alpha in alphas]
+        np.testing.assert_allclose(one["cv_scores"], expected, atol=1e-9)
+    plain = RankRLS(best[1], kernel="rbf", gamma=best[0]).fit(X, y, qid=qid)
+    np.testing.assert_allclose(search.predict(X), plain.predict(X), atol=1e-8)
 
 
 def test_ties_go_to_the_stronger_regularisation():

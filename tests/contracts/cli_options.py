@@ -679,6 +679,7 @@ RATE = Command(
         "anchor": ["", "--set anchor=v=1200"],
         "ties": ["", "--ties davidson", "--set ties=auto"],
         "first": ["", "--first-side"],
+        "skip": ["", "--skip-bad"],
         "goal": ["", "--goal top-2"],
         "report": ["", "--report {out}/r.html"],
         "output": ["", *(f"-o {{out}}/b.{suffix}" for suffix in ("csv", "tsv", "json", "md"))],
@@ -711,6 +712,9 @@ RATE = Command(
             lambda c: has(c, "ties") and (has(c, "data", "order") or has(c, "margin")),
             r"(--margin|--ranking|margin|ranking).*--ties|--ties.*(margin|ranking)",
         ),
+        "rankings have no labels": Rule(
+            lambda c: has(c, "skip") and has(c, "data", "order") and not has(c, "first"), r"--skip-bad"
+        ),
         "one first side": Rule(
             lambda c: has(c, "first") and not has(c, "data", "battles") or has(c, "first") and has(c, "covariate"),
             r"--first-side",
@@ -725,7 +729,8 @@ RATE = Command(
         ),
         "items that played": Rule(lambda c: has(c, "anchor") and _answered(c), r"--?anchor.*v|'v'"),
     },
-    lambda c, option: option in ("force", "quiet", "report", "judge") or (has(c, "quiet") and not has(c, "output"))
+    lambda c, option: option in ("force", "quiet", "report", "judge", "skip")
+    or (has(c, "quiet") and not has(c, "output"))
     or (option in ("goal", "time") and has(c, "quiet"))  # what is not printed then
     or (option == "ties" and (has(c, "ties", "auto") or not has(c, "data", "battles"))),  # few or no ties
     left_out=1,

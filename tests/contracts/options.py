@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from preflearn import RLS, OrderPreferenceRegressor, RankRLS, RankSVM
+from oracles import censored_pairs
+from preflearn import RLS, CoRankRLS, OrderPreferenceRegressor, RankRLS, RankSVM
 from preflearn.model_selection import QueryKFold
 
 from .pairwise import all_pairs
@@ -73,6 +75,10 @@ WEIGHTS: dict[str, Any] = {
     "none": None,
     "uneven": np.round(RANDOM.uniform(0.2, 3.0, size=M), 2),
     "equal": np.full(M, 2.0),
+}
+EVENTS: dict[str, Any] = {
+    "booleans": RANDOM.random(M) < 0.7,
+    "numbers": np.where(RANDOM.random(M) < 0.9, 1.0, 0.0).tolist(),
 }
 
 
@@ -181,9 +187,11 @@ def _holds_pairs(chosen: Chosen) -> bool:
     codes = np.zeros(M) if QIDS[chosen["qid"]] is None else QUERIES
     y = TARGETS[chosen["y"]].reshape(M, -1)[:, 0]
     folds = folds_of(chosen["cv"], QIDS[chosen["qid"]], GROUPS[chosen["groups"]]) or []
-    return any(
-        np.unique(y[test[codes[test] == code]]).size > 1 for test in folds for code in np.unique(codes)
-    )
+    parts = [test[codes[test] == code] for test in folds for code in np.unique(codes)]
+    if "event" in chosen:
+        events = np.array(EVENTS[chosen["event"]])
+        return any(censored_pairs(y[part], events[part], codes[part]) for part in parts)
+    return any(np.unique(y[part]).size > 1 for part in parts)
 
 
 def _leaving(chosen: Chosen) -> list[np.ndarray]:
@@ -235,10 +243,21 @@ RULES = {
     ),
     "a score of pairs needs pairs": Rule(
         lambda c: c["alphas"].startswith("search") and c["learner"] != "RLS" and not _holds_pairs(c),
-        r"no two are held out together.*cv=|no query has two rows with different y",
+        r"no two are held out together.*cv=|no query has two rows with different y|No row is known to have outlived",
+    ),
+    "times are not negative": Rule(
+        lambda c: "event" in c and TARGETS[c["y"]].min() < 0 and TARGETS[c["y"]].ndim == 1,
+        r"With event, y holds times, which are not negative",
+    ),
+    "a row has one time": Rule(
+        lambda c: "event" in c and c["y"] == "two outputs",
+        r"With event, y holds one time per row|one output.*2 columns",
+    ),
+    "how much longer is not known": Rule(
+        lambda c: "event" in c and c.get("cost") == "relative", r"cost='relative'.*event"
     ),
     "queries of one weight leave whole": Rule(
-        lambda c: c["learner"] == "RankRLS" and c["weighting"] == "query" and _splits_queries(c),
+        lambda c: "RankRLS" in c["learner"] and c["weighting"] == "query" and _splits_queries(c),
         r"(?s)part of a query.*weighting='query'",
         always=False,
     ),
@@ -297,6 +316,33 @@ FAMILIES: dict[str, Family] = {
             "order_weight": [1.0, 0.1],
         },
     ),
+    "RankRLS of times": Family(
+        RankRLS,
+        _COMMON
+        | {
+            "event": list(EVENTS),
+            "cost": ["magnitude", "unit", "relative"],
+            "ties": ["include", "exclude"],
+            "weighting": _WEIGHTINGS,
+            "solver": _SOLVERS,
+        },
+    ),
+    "RankSVM of times": Family(
+        RankSVM,
+        _COMMON
+        | {"event": list(EVENTS), "loss": ["squared_hinge", "hinge"], "weighting": _WEIGHTINGS}
+        | {"tol": [1e-12], "max_iter": [3000]},
+    ),
+    "CoRankRLS": Family(
+        partial(CoRankRLS, views=[[0, 1], [2, 1]]),
+        _UNWEIGHTED
+        | {
+            "kernel": [name for name in KERNELS if name != "precomputed"],
+            "alphas": ["own", "two"],
+            "cost": ["magnitude", "unit", "relative"],
+            "weighting": _WEIGHTINGS,
+        },
+    ),
     "pipeline": Family(
         lambda **parameters: make_pipeline(StandardScaler(with_mean=False), RankRLS(**parameters)),
         _UNWEIGHTED
@@ -333,7 +379,7 @@ def leaving_rows(folds: list[np.ndarray], groups: Any) -> list[np.ndarray]:
 
 def build(name: str, chosen: Chosen) -> Combination:
     """The estimator and data of a combination."""
-    own = {option: value for option, value in chosen.items() if option not in {*_COMMON, "learner"}}
+    own = {option: value for option, value in chosen.items() if option not in {*_COMMON, "event", "learner"}}
     estimator = FAMILIES[name].make(
         alpha=chosen["alpha"], **own, **KERNELS[chosen["kernel"]], **BASES[chosen["basis"]]
     )
@@ -343,6 +389,7 @@ def build(name: str, chosen: Chosen) -> Combination:
         plain = plain.astype(np.float32).astype(float)
     qid, groups = QIDS[chosen["qid"]], GROUPS[chosen["groups"]]
     labels = {"qid": qid, "groups": groups, "sample_weight": WEIGHTS[chosen.get("weight", "none")]}
+    labels["event"] = EVENTS[chosen["event"]] if "event" in chosen else None
     folds = folds_of(chosen["cv"], qid, groups)
     return Combination(
         estimator,

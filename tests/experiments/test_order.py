@@ -402,9 +402,16 @@ def test_interactions_of_one_corpus(real_data, tmp_path: Path) -> None:
     low, high = (float(end) for end in row["AUC of splits"].split("–"))
     assert low - 0.05 <= row["AUC"] <= high + 0.05
     assert row["AUC, sum"] is not None
+    parts, curve = report.more
+    (made_of,) = parts.rows
+    assert made_of["P"] < row["F"] < made_of["R"] or made_of["R"] < row["F"] < made_of["P"]
+    assert 45 < made_of["co-occurrence P"] < 55 < made_of["co-occurrence F"] < 75
+    points = [(one["training candidates"], one["AUC"]) for one in curve.rows]
+    assert points == sorted(points) and points[-1][1] > 70
     # Finished parts serve for another choice of corpora.
     kept = json.loads((tmp_path / "units.json").read_text())
-    again = ppi.run(corpora=["LLL"], summed=[], **options)
+    again = ppi.run(corpora=["LLL"], summed=[], curves=[], **options)
+    assert len(again.more) == 1
     assert again.rows[0]["F"] == row["F"] and again.rows[0]["F, sum"] is None
     assert json.loads((tmp_path / "units.json").read_text()) == kept
     with pytest.raises(ValueError, match="no corpus 'AImed'.*BioInfer"):

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from preflearn_papers.ppi import Candidates, Settings, evaluate
+from preflearn_papers.ppi import Candidates, Settings, evaluate, learning_curve
 
 from .interaction_corpora import CORPORA, read_candidates
-from .report import ExperimentReport
+from .report import ExperimentReport, ReportTable
 from .resume import Resume
 from .tables import count, refuse_unknown
 
@@ -28,14 +28,24 @@ _PUBLISHED = {
     "IEPA": (75.1, 7.0, 85.1, 5.1),
     "LLL": (76.8, 17.8, 83.4, 12.2),
 }
+# corpus → precision, recall; precision and F of calling every candidate; per cent
+_PUBLISHED_PARTS = {
+    "AIMed": (52.9, 61.8, 17.8, 30.1),
+    "BioInfer": (56.7, 67.2, 26.6, 41.7),
+    "HPRD50": (64.3, 65.8, 38.9, 55.4),
+    "IEPA": (69.6, 82.7, 40.8, 57.6),
+    "LLL": (72.5, 87.2, 55.9, 70.3),
+}
+_PARTS = {"P": "precision", "R": "recall", "co-occurrence P": "co_precision", "co-occurrence F": "co_f"}
 
 
 def run(
     *, data: str | Path | None = None, trials: int = 5, folds: int = 10,
     corpora: Sequence[str] = tuple(CORPORA), summed: Sequence[str] = tuple(CORPORA), summed_trials: int = 2,
-    n_basis: int = 4000, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+    curves: Sequence[str] = tuple(CORPORA), n_basis: int = 4000, seed: int = 0, verbose: int = 0,
+    resume: str | Path | None = None,
 ) -> ExperimentReport:  # fmt: skip
-    """F and AUC of the all-paths graph kernel, cross-validated by document.
+    """Precision, recall, F and AUC of the all-paths graph kernel, cross-validated by document; learning curves.
 
     Parameters
     ----------
@@ -50,6 +60,8 @@ def run(
         Those where the sum over vertex pairs is measured beside the maximum.
     summed_trials : int, default=2
         The first splits, this many of them, are those of the sum.
+    curves : sequence of str
+        Those whose AUC is measured as training documents are added.
     n_basis : int, default=4000
         The most basis vectors; corpora with fewer candidates use all.
     seed : int, default=0
@@ -58,13 +70,14 @@ def run(
     resume : path, optional
         Where finished parts are kept; they serve for any choice of corpora.
     """
-    refuse_unknown("corpus", [*corpora, *summed], CORPORA)
+    refuse_unknown("corpus", [*corpora, *summed, *curves], CORPORA)
     splits = {"max": trials, "sum": min(trials, summed_trials)}
     chosen = [(name, "max") for name in corpora]
     chosen += [(name, "sum") for name in corpora if name in summed]
     # A part depends on its own corpus alone.
     shared = {"trials": trials, "folds": folds, "n_basis": n_basis, "seed": seed}
-    total = sum(splits[aggregate] for _, aggregate in chosen)
+    drawn = [name for name in corpora if name in curves]
+    total = sum(splits[aggregate] for _, aggregate in chosen) + len(drawn)
     work = Resume(resume, "ppi", shared, counts=("trials",), total=total, verbose=verbose)
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name, aggregate in chosen:
@@ -75,6 +88,10 @@ def run(
             one = partial(_one_split, read, aggregate, folds, n_basis, seed, split)
             found[name, aggregate] += work.unit(f"{name} / {aggregate} / split {split + 1}", one)
     rows = [_row(name, found) for name in corpora]
+    points = {
+        name: work.unit(f"{name} / learning curve", partial(_curve, data, name, n_basis, seed))
+        for name in drawn
+    }
     return work.report(
         title="Protein-protein interactions with the all-paths graph kernel",
         protocol=(
@@ -103,9 +120,59 @@ def run(
             "AUC, sum",
         ),
         rows=rows,
+        more=[_parts_table(found, corpora), *([_curve_table(points)] if points else [])],
         findings=_findings(rows),
-        settings={**shared, "corpora": list(corpora), "summed": list(summed), "summed_trials": splits["sum"]},
+        settings={
+            **shared, "corpora": list(corpora), "summed": list(summed), "summed_trials": splits["sum"],
+            "curves": drawn,
+        },
+    )  # fmt: skip
+
+
+def _parts_table(found: dict[tuple[str, str], list[dict[str, Any]]], corpora: Sequence[str]) -> ReportTable:
+    """What F is made of, and what calling every candidate an interaction would earn."""
+    rows = []
+    for name in corpora:
+        row: dict[str, Any] = {"corpus": name}
+        for (title, key), published in zip(_PARTS.items(), _PUBLISHED_PARTS[name], strict=True):
+            row |= {f"published {title}": published, title: _mean(found[name, "max"], key)}
+        rows.append(row)
+    columns = ("corpus", *(f"{word}{title}" for title in _PARTS for word in ("published ", "")))
+    return ReportTable(
+        "Precision and recall, and of calling every candidate, means over test folds, per cent", columns, rows
     )
+
+
+def _curve(data: str | Path | None, name: str, n_basis: int, seed: int) -> list[dict[str, Any]]:
+    """AUC on one half of the documents as those of the other half are added, means over five halves."""
+    curve = learning_curve(
+        read_candidates(data, name, "ppi"),
+        settings=Settings(n_basis=n_basis, random_state=seed),
+        n_points=5,
+        n_splits=5,
+        random_state=seed,
+        n_jobs=1,
+    )
+    splits = sorted({one.split for one in curve.results})
+    lines = [[one for one in curve.results if one.split == split][::-1] for split in splits]
+    steps = [[line[k] for line in lines if len(line) > k] for k in range(max(map(len, lines)))][::-1]
+    return [
+        {
+            "candidates": float(np.mean([one.n_train for one in step])),
+            "auc": float(100 * np.nanmean([one.auc for one in step])),
+        }
+        for step in steps
+    ]
+
+
+def _curve_table(points: dict[str, list[dict[str, Any]]]) -> ReportTable:
+    rows = [
+        {"corpus": name, "training candidates": one["candidates"], "AUC": one["auc"]}
+        for name, line in points.items()
+        for one in line
+    ]
+    title = "Learning curves: AUC on half of the documents, training documents added, means over five halves"
+    return ReportTable(title, ("corpus", "training candidates", "AUC"), rows)
 
 
 def _one_split(
@@ -124,6 +191,10 @@ def _one_split(
             "split": split,
             "f": one.at_training.f,
             "auc": None if np.isnan(one.auc) else one.auc,
+            "precision": one.at_training.precision,
+            "recall": one.at_training.recall,
+            "co_precision": one.at_all.precision,
+            "co_f": one.at_all.f,
             "alpha": one.alpha,
             "positive": found.n_positive,
             "negative": found.n_negative,

@@ -65,7 +65,8 @@ Settings = Annotated[
         "or auto; alpha, the shrinkage, auto or a number, where 0 is maximum likelihood; level, the probability of the "
         "intervals (0.95); anchor=ITEM=RATING gives this item this rating; ties, half (a win each way), davidson (an "
         "outcome of its own) or auto; first_side (`--first-side` or `--first-side=COLUMN`), the advantage of side a; "
-        "tie_covariates=COLUMN,... make ties likely; trusted=JUDGE,... are believed, and the others help. With "
+        "tie_covariates=COLUMN,... make ties likely; trusted=JUDGE,... are believed, and the others help; skip_bad "
+        "(`--skip-bad`) leaves out battles whose label is neither a side nor a tie. With "
         "--table: level, item, task, score and family name columns; lower_is_better is yes or names of tasks.",
     ),
 ]
@@ -136,6 +137,8 @@ def rate(
         "covariates": tuple(files.split_names(covariate, "--covariate") or ()), "cluster": cluster, "ranking": ranking,
         "margin": margin, **read_settings("--set", settings, RATING),
     }  # fmt: skip
+    if options.pop("skip_bad", False):
+        options["on_bad"] = "skip"
     if table:
         return rate_scores(
             battles,
@@ -213,7 +216,7 @@ def _count(paths: list[Path], options: dict[str, Any]) -> dict[str, Any]:
 
     given = {name: options[name] for name in ("a", "b", "winner", "loser", "weight")}
     texts, numbers = columns_of_sides(files.column_names(paths[0], files.Reading()), **given)
-    counts = BattleCounts(**given)
+    counts = BattleCounts(**given, on_bad=options.pop("on_bad", "raise"))
     for path in paths:
         before = 0
         for part in iter_columns([path], texts, numbers):

@@ -137,6 +137,7 @@ RATING: Mapping[str, Reader] = {
     "first_side": _yes_or_column,
     "tie_covariates": _names,
     "trusted": _names,
+    "skip_bad": _yes_or_no,
     "item": _name,
     "task": _name,
     "score": _name,
@@ -278,7 +279,7 @@ def as_option(remedy: Remedy, command: str = "") -> str | None:
     if remedy.argument == "query" and remedy.has_value and remedy.value is None:
         return f"--no-query {remedy.purpose}".rstrip()
     if remedy.argument == "on_bad":
-        return f"--skip-bad {remedy.purpose}" if command in ("train", "evaluate") else None
+        return f"--skip-bad {remedy.purpose}" if command in ("train", "evaluate", "rate") else None
     value = remedy.value if remedy.has_value else ""
     own = _OWN_OPTIONS.get(command, {})
     known = own if own else _OPTIONS
@@ -324,6 +325,7 @@ _OWN_OPTIONS = {
         **{name: "--" + name.replace("_", "-") for name in _RATING},
         "covariates": "--covariate",
         "higher_is_better": "--lower-is-better",
+        "on_bad": "--skip-bad",
     }
 }
 _OPTIONS = {

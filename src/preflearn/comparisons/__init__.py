@@ -5,6 +5,7 @@ class of this package knows its L and b, and nothing about kernels or estimators
 """
 
 from .base import Comparisons, HalfRemoval, Removal
+from .censored import CensoredComparisons
 from .grouping import Groups, centred, encode_queries, offset_is_large, one_group
 from .inputs import compare_scores
 from .pointwise import PointwiseComparisons
@@ -14,6 +15,7 @@ from .relative import RelativeComparisons
 from .weighted import WeightedPairs, WeightedRows
 
 __all__ = [
+    "CensoredComparisons",
     "Comparisons",
     "Groups",
     "HalfRemoval",

@@ -71,6 +71,17 @@ def standardise_queries(V, order, starts, rounding, out) -> None:
     over_ranges(_standardise_queries, starts.shape[0] - 1, V, order, starts, rounding, out, least=least)
 
 
+def about_later_means(V, w, after, main, extra, apart, is_last, state, out) -> None:
+    """Rows V[k] minus the means of the rows behind them, from the last row to the first; see `comparisons.censored`.
+
+    ``out`` begins with main[k] (V[k] - mean of the rows behind k in its query), then has a row extra[k] (V[k] - mean
+    of the rows behind its ties) for each k where extra[k] > 0. ``apart`` says where there are ties behind a row;
+    ``state`` holds both means between blocks. O(m v).
+    """
+    arguments = (V, w, after, main, extra, apart, is_last, state, out)
+    over_ranges(_about_later_means, V.shape[1], *arguments, least=_least(V.shape[0]), align=_STRIPE)
+
+
 def centre_along_rows(K, codes, counts, ties, tie_counts, inner, outer) -> None:
     """Apply the same map to every row of a square matrix in place: K ← K S. O(m²), no second matrix.
 
@@ -275,3 +286,23 @@ def _transpose_tiles(K, first, last):
             for i in range(a * _TILE, min((a + 1) * _TILE, n)):
                 for j in range(max(b * _TILE, i + 1), min((b + 1) * _TILE, n)):
                     K[i, j], K[j, i] = K[j, i], K[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _about_later_means(V, w, after, main, extra, apart, is_last, state, out, first, last):
+    place = out.shape[0]
+    for k in range(V.shape[0] - 1, -1, -1):
+        if is_last[k]:
+            state[:, first:last] = 0.0
+        place -= extra[k] > 0.0
+        total = w[k] + after[k]
+        share = w[k] / total if total > 0.0 else 0.0
+        for c in range(first, last):
+            v = V[k, c]
+            out[k, c] = main[k] * (v - state[0, c])
+            if not apart[k]:
+                # Of the last of its ties: the mean of the rows that outlived them.
+                state[1, c] = state[0, c]
+            if extra[k] > 0.0:
+                out[place, c] = extra[k] * (v - state[1, c])
+            state[0, c] += share * (v - state[0, c])

@@ -8,7 +8,7 @@ through the graph Laplacian L = M Mᵀ and the vector b = M z.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +90,10 @@ class Comparisons(ABC):
         Whether a symmetric half S with S S = L is known in closed form; then `half` and `half_target` work.
     has_factor : bool
         Whether `least_squares` costs no more than a product with L, even without a symmetric half.
+    factors_in_blocks : bool
+        Whether `factor_blocks` gives its rows block by block.
+    drops_densely : bool
+        Whether a row that leaves changes what all rows of its query compare, and L of the rest costs less than `drop`.
     ignores_constants : bool
         Whether L 1 = 0: a constant added to all f changes no comparison.
     queries : Groups or None
@@ -105,6 +109,8 @@ class Comparisons(ABC):
     n_comparisons: int
     has_half: bool = False
     has_factor: bool = False
+    factors_in_blocks: bool = False
+    drops_densely: bool = False
     ignores_constants: bool = True
     queries: Groups | None = None
     scores: np.ndarray
@@ -232,6 +238,20 @@ class Comparisons(ABC):
         block[:, : V.shape[1]] = self.half(V)
         block[:, V.shape[1] :] = self.half_target
         yield block
+
+    def factor_blocks(
+        self, form: Callable[[np.ndarray], np.ndarray], n_rows: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Row blocks of T and t of `least_squares`, for a V that is formed in parts.
+
+        Parameters
+        ----------
+        form : callable
+            Row numbers to those rows of V; each row is asked for once.
+        n_rows : int
+            Maximum number of rows that are asked for.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no factor in blocks of rows.")
 
     def least_squares(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """T and t with Tᵀ T = Vᵀ L V and Tᵀ t = Vᵀ b: the loss is ‖T w - t‖² up to a constant, and nothing is squared.

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from ..numerics.namespace import as_host, is_device_array
 from .base import Comparisons
+from .censored import CensoredComparisons
 from .grouping import WEIGHTINGS, Groups
 from .queries import QueryComparisons
 from .relative import RelativeComparisons
@@ -73,6 +74,11 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
     if y is None:
         name = type(estimator).__name__ if estimator is not None else "This estimator"
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    if getattr(getattr(y, "dtype", None), "names", None):
+        raise ValueError(
+            f"y has the fields {', '.join(y.dtype.names)}: censored times are for fit of RankRLS, RankSVM and their "
+            "searches."
+        )
     y = _as_numbers(as_host(y))
     if y.ndim == 0 or y.ndim > 2:
         raise ValueError(f"y must hold one score per row, or one row of scores: found {y.ndim} dimensions.")
@@ -163,6 +169,93 @@ def read_row_weights(sample_weight: Any, n_rows: int, X: Any = None) -> np.ndarr
     if not w.any():
         raise ValueError("sample_weight is zero for every row: nothing would be learned.")
     return None if (w == 1).all() else w
+
+
+def read_times(y: Any, event: Any) -> tuple[Any, np.ndarray | None]:
+    """Times, and whether the event was seen at each of them: y and event, or the two fields of a structured y.
+
+    Returns
+    -------
+    y : as given, or ndarray of shape (m,)
+    events : ndarray of bool, shape (m,), or None
+        None where y holds scores.
+
+    Raises
+    ------
+    ValueError
+        If the times are dates, missing, negative or infinite, or the events are not true or false.
+    """
+    names = getattr(getattr(y, "dtype", None), "names", None)
+    if names:
+        y, event = _fields_of(y, names, event)
+    if event is None:
+        return y, None
+    times = np.asarray(as_host(y))
+    kind = np.asarray(times.flat[0]).dtype.kind if times.dtype == object and times.size else times.dtype.kind
+    if kind in "mMU" or (times.dtype == object and hasattr(next(iter(times.flat), None), "year")):
+        raise ValueError(
+            "y holds dates, durations or texts: with event it must hold times as numbers, such as days since the "
+            "start: (end - start) / np.timedelta64(1, 'D')."
+        )
+    times = times[:, 0] if times.ndim == 2 and times.shape[1] == 1 else times
+    if times.ndim != 1:
+        raise ValueError(f"With event, y holds one time per row: found an array of shape {times.shape}.")
+    found = _as_numbers(times)
+    if found.min(initial=0.0) < 0:
+        row = int(np.argmin(found))
+        raise ValueError(f"With event, y holds times, which are not negative: row {row} has {found[row]:g}.")
+    return found, _as_events(event, found.shape[0])
+
+
+def surv(times: np.ndarray, events: np.ndarray) -> np.ndarray:
+    """Times and events as one structured array, which `read_times` takes apart."""
+    together = np.empty(times.shape[0], dtype=[("event", bool), ("time", float)])
+    together["event"], together["time"] = events, times
+    return together
+
+
+def _fields_of(y: Any, names: tuple[str, ...], event: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The times and events of a structured array such as scikit-survival's Surv."""
+    if event is not None:
+        raise ValueError(f"y has the fields {', '.join(names)} and holds the events itself: leave event out.")
+    flags = [name for name in names if y.dtype[name].kind == "b"]
+    numbers = [name for name in names if y.dtype[name].kind in "iuf"]
+    if len(flags) != 1 or len(numbers) != 1:
+        raise ValueError(
+            "A structured y has one boolean field (whether the event was seen) and one of numbers (times): found "
+            + ", ".join(f"{name} ({y.dtype[name]})" for name in names)
+            + "."
+        )
+    return y[numbers[0]], y[flags[0]]
+
+
+def _as_events(event: Any, n_rows: int) -> np.ndarray:
+    values = np.asarray(as_host(event))
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"event must hold one value for each of the {n_rows} rows: found an array of shape {values.shape}."
+        )
+    if values.dtype == bool:
+        return values
+    known = [value in (0, 1) for value in values.tolist()]  # True equals 1
+    if not all(known):
+        row = known.index(False)
+        raise ValueError(
+            f"event must be True (or 1) where the event was seen and False (or 0) where the time is censored: row "
+            f"{row} has {values.tolist()[row]!r}."
+        )
+    return values.astype(float).astype(bool)
+
+
+def refuse_few_events(events: np.ndarray) -> None:
+    """Refuse to learn from no event, or from one: a held-out event needs another one to learn from."""
+    n_events = int(np.count_nonzero(events))
+    if n_events < 2:
+        what = "no row: every time is censored, and nobody is known to have outlived another"
+        raise ValueError(
+            f"event marks {what if n_events == 0 else 'a single row, and a ranking needs two events at least'}. Check "
+            "that event is True where the event was seen."
+        )
 
 
 def read_pairs(pairs: Any, n_rows: int) -> np.ndarray:
@@ -293,6 +386,41 @@ def compare_scores(
     if comparisons.n_comparisons == 0 and not allow_none:
         raise ValueError(_nothing_to_compare(queries, cost, ties))
     return comparisons
+
+
+def compare_times(
+    times: np.ndarray,
+    events: np.ndarray,
+    queries: Groups,
+    *,
+    cost: str = "unit",
+    weighting: str = "pair",
+    row_weights: np.ndarray | None = None,
+) -> CensoredComparisons:
+    """The comparisons that censored times within queries imply; the other parameters are those of `compare_scores`.
+
+    Raises
+    ------
+    ValueError
+        If nobody is known to have outlived another, or the cost needs to know by how much.
+    """
+    if cost not in ("magnitude", "unit"):
+        raise ValueError(
+            f"cost={cost!r} needs to know by how much one row outlived another, which event leaves open: leave cost "
+            "out, or event."
+        )
+    if weighting not in WEIGHTINGS:
+        raise ValueError(f"weighting must be one of {', '.join(map(repr, WEIGHTINGS))}: found {weighting!r}.")
+    comparisons = CensoredComparisons(times, events, queries, weighting=weighting, row_weights=row_weights)
+    if comparisons.n_comparisons == 0:
+        raise ValueError(NOBODY_OUTLIVED)
+    return comparisons
+
+
+NOBODY_OUTLIVED = (
+    "No row is known to have outlived another: the others (of its query, with a weight above zero) are censored "
+    "before the first event, or no event was seen. Check event, which is True where the event was seen, and qid."
+)
 
 
 def _nothing_to_compare(queries: Groups, cost: str, ties: str) -> str:

@@ -442,7 +442,7 @@ class RankerMixin:
 
     # qid reaches fit and score through pipelines and searches without a set_fit_request by the user.
     __metadata_request__fit = {"qid": True}
-    __metadata_request__score = {"qid": True}
+    __metadata_request__score = {"qid": True, "event": True}
 
     def rank(self, X, *, qid=None) -> np.ndarray:
         """Positions inside the query: 1 is the best, and ties share the best position.
@@ -472,7 +472,7 @@ class RankerMixin:
         positions = positions[:, 0] if scores.ndim == 1 else positions
         return Home.of(found).put_as_is(positions) if is_device_array(found) else positions
 
-    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
+    def score(self, X, y, *, qid=None, event=None, sample_weight=None) -> float:
         """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
 
         Parameters
@@ -480,6 +480,8 @@ class RankerMixin:
         X : as in predict
         y : array-like of shape (m,) or (m, v)
         qid : array-like of shape (m,), optional
+        event : array-like of bool, shape (m,), optional
+            Where y holds censored times: the C-index (`preflearn.metrics.concordance`).
         sample_weight : array-like of shape (m,), optional
             Weight of each row; the weight of a pair is the product of those of its rows.
 
@@ -497,7 +499,7 @@ class RankerMixin:
                 stacklevel=2,
             )
         scores = as_host(self._scores_in_queries(X, qid))
-        return concordance(as_host(y), scores, as_host(qid), sample_weight=sample_weight)
+        return concordance(as_host(y), scores, as_host(qid), event=event, sample_weight=sample_weight)
 
     def score_pairs(self, X, pairs) -> float:
         """The share of pairs in the right order; a tied prediction counts as half.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..comparisons import Comparisons, Groups
+from ..comparisons import CensoredComparisons, Comparisons, Groups
 from ..kernels.functions import Kernel, n_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import cholesky_in_place, solve_triangular_in_place
@@ -148,6 +148,10 @@ def refuse_without_posterior(model: Any, rows: TrainingRows | None) -> TrainingR
         raise ValueError(
             "Standard deviations are on the scale of y and for outputs that share their pairs: use cost='magnitude', "
             "and ties='include' for several outputs."
+        )
+    if isinstance(rows.tasks[0], CensoredComparisons):
+        raise ValueError(
+            f"Standard deviations need the residuals of known scores: this {name} learned from censored times."
         )
     if not hasattr(rows.tasks[0], "scores"):
         raise ValueError(

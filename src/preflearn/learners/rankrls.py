@@ -8,6 +8,7 @@ import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import (
+    compare_times,
     depends_on_scores,
     named_cures,
     read_alpha,
@@ -104,6 +105,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
     1.0
     """
 
+    __metadata_request__fit = {"qid": True, "event": True}
     __metadata_request__partial_fit = {"qid": True}
     _incremental: IncrementalState | None
 
@@ -117,8 +119,10 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.tol, self.max_iter = tol, max_iter
 
     @named_cures
-    def fit(self, X, y, *, qid=None, sample_weight=None, pairs=None, magnitude=None, weight=None) -> Self:
-        """Learn from scores inside queries, and optionally from preferences as well.
+    def fit(
+        self, X, y, *, qid=None, event=None, sample_weight=None, pairs=None, magnitude=None, weight=None
+    ) -> Self:
+        """Learn from scores inside queries, and optionally from preferences as well; or from censored times.
 
         Parameters
         ----------
@@ -127,6 +131,11 @@ class RankRLS(RankerMixin, SquaredLossModel):
             Scores, higher is better.
         qid : array-like of shape (m,), optional
             Query labels, any hashable values in any order; without them all rows are one query (a global ranking).
+        event : array-like of bool, shape (m,), optional
+            True where the event was seen at the time y, False where it was still to come (a censored time). Each row
+            whose event was seen is compared with those (of its query, a stratum) that lived longer, and each of these
+            should score 1 more, whatever `cost` and `ties`: how much longer is not known. A structured y of a boolean
+            and a numeric field, such as scikit-survival's ``Surv``, holds both. Higher scores live longer.
         sample_weight : array-like of shape (m,), optional
             Weights of the rows, not negative: a pair counts with the product of those of its rows. Weighting "item"
             then divides by the total weight of a query, "query" by that of its pairs.
@@ -143,13 +152,19 @@ class RankRLS(RankerMixin, SquaredLossModel):
         alpha = read_alpha(self.alpha)
         if pairs is None:
             refuse_without_pairs(magnitude, weight)
-            problem = Problem.read(self, X, y, qid, sample_weight)
-            warn_if_equal(problem.scores)
+            problem = Problem.read(self, X, y, qid, sample_weight, event)
+            if problem.events is None:
+                warn_if_equal(problem.scores)
             return self._fit_problem(problem, alpha)
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
         queries = encode_queries(qid, n_items(X))
         refuse_weights_of_rows(sample_weight)
+        if event is not None:
+            raise ValueError(
+                "event and pairs are not supported together: leave one of them out, or write what is known from event "
+                "as pairs."
+            )
         data = read_scores_and_pairs(self, y, pairs, magnitude, weight, n_items(X))
         scored = encode_queries(queries.codes[data.labelled], data.labelled.shape[0])
         tasks = [data.add_to(task) for task in self._compare(data.scores, scored)]
@@ -313,6 +328,16 @@ class RankRLS(RankerMixin, SquaredLossModel):
         if self._comparisons_depend_on_scores():
             return [compare_scores(scores[:, [k]], queries, **options) for k in range(scores.shape[1])]
         return [compare_scores(scores, queries, **options)]
+
+    def _compare_times(
+        self,
+        times: np.ndarray,
+        events: np.ndarray,
+        queries: Groups,
+        row_weights: np.ndarray | None = None,
+    ) -> Comparisons:
+        options = {"cost": self.cost, "weighting": self.weighting, "row_weights": row_weights}
+        return compare_times(times, events, queries, **options)
 
     def _refuse_score_options(self) -> None:
         given = {"cost": self.cost, "ties": self.ties, "weighting": self.weighting}

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import (
+    compare_times,
     named_cures,
     read_alpha,
     read_pairs,
@@ -25,10 +26,11 @@ from ..comparisons.inputs import (
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import EmpiricalKernelMap, NystromMap
+from ..losses.censored import CensoredPairs
 from ..losses.newton import MINIMISERS, Features, PairLossFit, PairObjective, check_newton_options
 from ..losses.pairs import ListedPairs, PairSet, ScoredPairs
 from ..model_selection._folds import shuffled_folds
-from ..model_selection._learner import PathLearner
+from ..model_selection._learner import PathLearner, read_censored
 from ..numerics.namespace import as_host
 from ..squared.holdout.base import rows_outside
 from .base import KernelModel, RankerMixin
@@ -91,6 +93,16 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
                 f"(n_samples={queries.n_rows}, {queries.n_groups} queries): check y and qid."
             )
         return pairs
+
+    def _time_pairs(
+        self,
+        times: np.ndarray,
+        events: np.ndarray,
+        queries: Groups,
+        row_weights: np.ndarray | None = None,
+    ) -> PairSet:
+        options = {"weighting": self.weighting, "row_weights": row_weights}
+        return CensoredPairs(compare_times(times, events, queries, **options))
 
     def _solve(
         self, features: Any, pairs: PairSet, alpha: float, start: np.ndarray | None = None
@@ -253,9 +265,11 @@ class RankSVM(_PairLossModel):
         super().__init__(kernel, gamma, degree, coef0, kernel_params, n_basis, basis, random_state, verbose)
         self.alpha, self.loss, self.weighting, self.tol, self.max_iter = alpha, loss, weighting, tol, max_iter
 
+    __metadata_request__fit = {"qid": True, "event": True}
+
     @named_cures
-    def fit(self, X, y, *, qid=None, sample_weight=None) -> Self:
-        """Learn from scores inside queries.
+    def fit(self, X, y, *, qid=None, event=None, sample_weight=None) -> Self:
+        """Learn from scores inside queries, or from censored times.
 
         Parameters
         ----------
@@ -264,6 +278,9 @@ class RankSVM(_PairLossModel):
             Scores, higher is better; tied rows are not compared.
         qid : array-like of shape (m,), optional
             Query labels, any hashable values in any order; without them all rows are one query (a global ranking).
+        event : array-like of bool, shape (m,), optional
+            As in `RankRLS.fit`: y holds times, and the pairs are those of a row whose event was seen and one that lived
+            longer.
         sample_weight : array-like of shape (m,), optional
             Weights of the rows, not negative: a pair counts with the product of those of its rows. Weighting "item"
             then divides by the total weight of a query, "query" by that of its pairs.
@@ -276,9 +293,14 @@ class RankSVM(_PairLossModel):
         self._read_options()
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
+        y, events = read_censored(self, X, y, event)
         scores, single = read_scores(y, n_items(X), estimator=self)
         queries = encode_queries(qid, n_items(X))
-        pairs = self._score_pairs(scores, queries, read_row_weights(sample_weight, n_items(X)))
+        weights = read_row_weights(sample_weight, n_items(X))
+        if events is None:
+            pairs = self._score_pairs(scores, queries, weights)
+        else:
+            pairs = [self._time_pairs(scores, events, queries, weights)]
         return self._fit(X, kernel, pairs, alpha, single, queries.n_groups)
 
     def fit_pairs(self, X, pairs, *, weight=None) -> Self:
@@ -403,13 +425,15 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
 
     _learner = RankSVM
 
+    __metadata_request__fit = {"qid": True, "event": True}
+
     @named_cures
-    def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None, event=None, sample_weight=None) -> Self:
         """Choose alpha by cross-validation, then learn from all rows.
 
         Parameters
         ----------
-        X, y, qid : as in RankSVM.fit; y of shape (m,)
+        X, y, qid, event : as in RankSVM.fit; y of shape (m,)
         groups, sample_weight : as in RankRLSCV.fit
 
         Returns
@@ -421,7 +445,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
             raise ValueError(
                 f"RankSVMCV chooses alpha for one output: found y with {shape[1]} columns. Fit each separately."
             )
-        held, found = self._search_rows(X, y, qid, groups, sample_weight)
+        held, found = self._search_rows(X, y, qid, groups, sample_weight, event)
         if found.folds is not None:
             self.fold_scores_ = held.fold_scores(found, self.scoring)
         problem: Any = held.problem

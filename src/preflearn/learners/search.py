@@ -116,9 +116,13 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
         return held, found
 
     def _search_rows(
-        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None
+        self, X: Any, y: Any, qid: Any, groups: Any, sample_weight: Any = None, event: Any = None
     ) -> tuple[HeldOut, SearchScores]:
-        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight}
+        options = {"qid": qid, "groups": groups, "sample_weight": sample_weight, "event": event}
+        if self.alpha_per_output and (event is not None or getattr(getattr(y, "dtype", None), "names", None)):
+            raise ValueError(
+                "alpha_per_output=True is for several outputs, and event goes with one: leave one of them out."
+            )
         if self.alpha_per_output and is_device_array(X):
             raise ValueError(
                 "alpha_per_output=True is for NumPy and SciPy arrays: found an array of a device."
@@ -146,12 +150,10 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
 
         self._search(hold_out, self.cv, differences)
 
-    def _train_chosen(
-        self, held: HeldOut | None, X: Any, y: Any, qid: Any = None, sample_weight: Any = None
-    ) -> None:
+    def _train_chosen(self, held: HeldOut | None, X: Any, y: Any, **options: Any) -> None:
         """Train on all rows at the chosen alpha: on what the search has read, where it tried one kernel."""
         if held is None:
-            held = HeldOut(self._plain(self.best_kernel_), X, y, qid=qid, sample_weight=sample_weight)
+            held = HeldOut(self._plain(self.best_kernel_), X, y, **options)
         problem: Any = held.problem
         problem.release()
         self._adopt(problem.estimator.set_params(alpha=self.alpha_)._fit_problem(problem, self.alpha_))
@@ -279,13 +281,15 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         self.cost, self.ties, self.weighting = cost, ties, weighting
         self.solver, self.tol, self.max_iter = solver, tol, max_iter
 
+    __metadata_request__fit = {"qid": True, "event": True}
+
     @named_cures
-    def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None, event=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
         Parameters
         ----------
-        X, y, qid : as in RankRLS.fit
+        X, y, qid, event : as in RankRLS.fit
         groups : array-like of shape (m,), optional
             Rows that share a group are never split between training and test.
         sample_weight : as in RankRLS.fit
@@ -295,8 +299,8 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
         -------
         self
         """
-        held, _ = self._search_rows(X, y, qid, groups, sample_weight)
-        self._train_chosen(held, X, y, qid=qid, sample_weight=sample_weight)
+        held, _ = self._search_rows(X, y, qid, groups, sample_weight, event)
+        self._train_chosen(held, X, y, qid=qid, event=event, sample_weight=sample_weight)
         return self
 
     def fit_pairs(self, X, pairs, *, magnitude=None, weight=None, groups=None) -> Self:

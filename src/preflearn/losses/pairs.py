@@ -187,7 +187,7 @@ class NarrowedHinge:
 
 
 @dataclass
-class _SortedViolations:
+class SortedViolations:
     """Violations of scored pairs; the order of the predictions stays with the pairs for further products."""
 
     pairs: ScoredPairs
@@ -407,7 +407,7 @@ class ScoredPairs:
         # Breadth-first numbers: a node comes before its children.
         return sorted(large), pieces
 
-    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> _SortedViolations:
+    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> SortedViolations:
         """The pairs that violate the margin at p, O(m log m); a second margin at the same p needs no second sort.
 
         Parameters
@@ -421,7 +421,7 @@ class ScoredPairs:
         else:
             worse, better = self._weighted_counts(p, margin, self._row_weights)
             found = (worse, better, self._product(p, margin, worse, better))
-        return _SortedViolations(self, p, margin, *found)
+        return SortedViolations(self, p, margin, *found)
 
     def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Only the weighted counts c and d at p, all that a subgradient of the hinge needs; a little cheaper."""
@@ -459,7 +459,7 @@ class ScoredPairs:
 
         return summed(self._loops.SUMS_AS_WORSE), summed(self._loops.SUMS_AS_BETTER)
 
-    def _laplacian(self, violations: _SortedViolations, v: np.ndarray) -> np.ndarray:
+    def _laplacian(self, violations: SortedViolations, v: np.ndarray) -> np.ndarray:
         self._sort(violations.p)
         return self._product(v, violations.margin, violations.worse, violations.better)
 

@@ -7,7 +7,7 @@ from .by_query import PerQuery
 from .calibration import PreferenceCalibration, calibration_of_preferences
 
 from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
-from .pairwise import mean_squared_pair_error  # isort: skip
+from .pairwise import mean_squared_pair_error, time_dependent_auc  # isort: skip
 from .classes import class_accuracy, f1
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
 from .ordinal import volume_under_surface
@@ -45,5 +45,6 @@ __all__ = [
     "precision_at",
     "reciprocal_rank",
     "register_metric",
+    "time_dependent_auc",
     "volume_under_surface",
 ]

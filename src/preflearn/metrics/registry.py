@@ -27,7 +27,7 @@ from .by_query import PerQuery, check_options, check_rows, mean_or_refuse, predi
 
 _METADATA = ("qid", "sample_weight")
 # Arguments of metrics that are data rather than options.
-_DATA = {"y", "scores", "y_true", "y_pred", "per_query", *_METADATA}
+_DATA = {"y", "scores", "y_true", "y_pred", "event", "per_query", *_METADATA}
 
 
 class RankingScorer:

@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Groups, encode_queries
+from ..comparisons.inputs import surv
 from ..metrics.registry import RankingScorer, get_scorer, scorer_names
 from ..numerics.namespace import as_host
 from ._folds import Folds
@@ -116,18 +117,35 @@ class Scoring:
         Whether it is known to compare rows with each other, so that a single row has no score.
     scorer : RankingScorer or None
         The entry of the registry.
+    knows_events : bool
+        Whether y has a second column: whether the events were seen at the times of the first.
     """
 
     name: str
     measure: Callable[[np.ndarray, np.ndarray, Groups], float]
     compares_rows: bool
     scorer: RankingScorer | None = None
+    knows_events: bool = False
 
     def measure_each(self, y: np.ndarray, predictions: np.ndarray, within: Groups) -> np.ndarray:
         """`measure` of several predictions of the same y, shape (a, m, v) to (a,)."""
         if self.scorer is not None:
             return self.scorer.measure_each(y, predictions, within)
         return np.array([self.measure(y, f, within) for f in predictions])
+
+    def of_times(self) -> Scoring:
+        """The same for censored times: y has a second column, the events."""
+        scorer = self.scorer
+        if scorer is None or scorer.metric_name not in ("concordance", "disagreement_error"):
+            raise ValueError(
+                f"scoring={self.name} does not know censored times: with event use 'concordance' (the C-index), its "
+                "error, or get_scorer('concordance', weights='ipcw')."
+            )
+
+        def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
+            return scorer.measure(surv(y[:, 0], y[:, 1] > 0), f, within)
+
+        return Scoring(self.name, measure, compares_rows=True, knows_events=True)
 
     def __call__(self, y: np.ndarray, predictions: np.ndarray, within: Any) -> float:
         return self.measure(y, predictions, encode_queries(within, y.shape[0]))

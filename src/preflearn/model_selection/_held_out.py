@@ -24,7 +24,7 @@ from ..comparisons.inputs import read_alpha, read_pairs, read_per_pair
 from ..kernels.functions import n_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
-from ..numerics.namespace import as_host
+from ..numerics.namespace import as_host, is_device_array
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.representations.base import PreferenceRoutine
@@ -32,28 +32,72 @@ from ._choice import BLIND_GRID, Scoring, auto_grid, read_grid, read_scoring, ro
 from ._folds import Folds, default_cv, encode_groups, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner
 from ._nested import PreferenceJudge, RowJudge
-from ._pair_holdout import untied_pairs
+from ._pair_holdout import pairs_to_order
 from ._problem import Problem, has_closed_form
 from ._refitting import PathProblem, RefittedProblem, with_alpha
 from ._tally import PairTally
 
 
 def read_problem(
-    estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, groups: Any = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    qid: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    event: Any = None,
 ) -> Problem | PathProblem | RefittedProblem:
     """The data of an estimator, validated as in its fit, in the form that allows the fastest hold-out.
 
     Groups are for estimators that hold rows out themselves.
     """
+    estimator, X = after_fixed_steps(estimator, X)
     if has_closed_form(estimator):
-        return Problem.read(clone(estimator), X, y, qid, sample_weight)
+        return Problem.read(clone(estimator), X, y, qid, sample_weight, event)
     if isinstance(estimator, PathLearner) and hasattr(estimator, "alpha"):
-        return PathProblem(estimator, X, y, qid, sample_weight)
+        return PathProblem(estimator, X, y, qid, sample_weight, event)
     if sample_weight is not None:
         raise ValueError(
             f"sample_weight is for RLS, RankRLS and RankSVM: found {type(estimator).__name__}. Leave it out."
         )
-    return RefittedProblem(estimator, X, y, qid, groups)
+    return RefittedProblem(estimator, X, y, qid, groups, event)
+
+
+def after_fixed_steps(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The learner at the end of a pipeline and what its steps make of X, where they learn nothing from rows.
+
+    Such steps are normalisers, polynomials and functions of a row: whichever rows leave, the others are transformed as
+    before. A function that looks at other rows (their mean, say) transforms a part of the rows differently, which is
+    tried; then, and for steps that learn, the estimator and X are returned as they are.
+    """
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import _safe_indexing
+
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) < 2 or is_device_array(X):
+        return estimator, X
+    learner = estimator[-1]
+    learns_alone = has_closed_form(learner) or (
+        isinstance(learner, PathLearner) and hasattr(learner, "alpha")
+    )
+    if not learns_alone or not all(map(_is_fixed, estimator[:-1])):
+        return estimator, X
+    steps = clone(estimator[:-1])
+    Z, n_rows = steps.fit_transform(X), n_items(X)
+    for rows in (np.arange(1, n_rows), np.arange(0, n_rows, 2)):
+        part, same = steps.transform(_safe_indexing(X, rows)), _safe_indexing(Z, rows)
+        if part.shape != same.shape or (part != same).sum().sum() > 0:
+            return estimator, X
+    return learner, Z
+
+
+def _is_fixed(step: Any) -> bool:
+    """Whether a transformer learns at most the number of columns from the rows that it is fitted on."""
+    from sklearn.preprocessing import PolynomialFeatures
+    from sklearn.utils import get_tags
+
+    if isinstance(step, str) or step is None:
+        return True
+    return isinstance(step, PolynomialFeatures) or not get_tags(step).requires_fit
 
 
 @dataclass(frozen=True)
@@ -98,6 +142,9 @@ class HeldOut:
         with it.
     sample_weight : array-like of shape (m,), optional
         Weights of the rows in training, as in the fit of `RLS`, `RankRLS` and `RankSVM`; scores do not use them.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`; the concordance is then the C-index. A structured y
+        holds both.
     verbose : int, default=0
         Count the folds on standard error.
 
@@ -129,9 +176,11 @@ class HeldOut:
     array([1. , 0.9])
     """
 
-    def __init__(self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, verbose=0) -> None:
+    def __init__(
+        self, estimator, X, y, *, qid=None, groups=None, sample_weight=None, event=None, verbose=0
+    ) -> None:
         self.estimator = estimator
-        self.problem = read_problem(estimator, X, y, qid, sample_weight, groups)
+        self.problem = read_problem(estimator, X, y, qid, sample_weight, groups, event)
         self.verbose = verbose
         self._X, self._qid, self._groups = X, qid, groups
 
@@ -235,7 +284,7 @@ class HeldOut:
         folds = self._folds(cv)
         pooled = is_regressor(self.estimator) and self.problem.comparable_across_folds
         groups = None if self._groups is None else encode_groups(self._groups, self.n_rows)
-        judge = RowJudge(measure, folds, self._queries, self.problem.scores, pooled, groups)
+        judge = RowJudge(measure, folds, self._queries, self._truth, pooled, groups)
         _ = judge.comparable  # refuses before any work
         grid = self._grid_for(folds, alphas)
         predictions = self._predictions(folds, grid)
@@ -270,7 +319,8 @@ class HeldOut:
         ----------
         alphas : as in predict
         pairs : int array of shape (p, 2), optional
-            By default all pairs i < j with different y; of several outputs, those that differ in at least one.
+            By default all pairs i < j with different y; of several outputs, those that differ in at least one; with
+            censored times, those of which one row outlived the other.
 
         Returns
         -------
@@ -282,9 +332,9 @@ class HeldOut:
         All pairs cost O(m² v) for an alpha, besides one factorisation for all of them and, with the full kernel, a
         product of an m × m matrix with itself for each.
         """
-        y = self._scores_of_pairs()
+        self._scores_of_pairs()
         alphas = self._grid_for_pairs(alphas)
-        pairs = untied_pairs(y) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
+        pairs = pairs_to_order(self.problem) if pairs is None else read_pairs(as_host(pairs), self.n_rows)
         found = self.problem.predict_pairs(pairs, alphas, self._groups, self.verbose)
         found = found[:, :, :, 0] if self.problem.single else found
         return self.problem.at_home(pairs), self.problem.at_home(found)
@@ -414,11 +464,18 @@ class HeldOut:
             within = encode_queries(self._queries.codes[test], test.shape[0])
             for k, f in enumerate(predictions):
                 with contextlib.suppress(ValueError):
-                    values[k, number] = measure.measure(self.problem.scores[test], f, within)
+                    values[k, number] = measure.measure(self._truth[test], f, within)
         return values
 
     def _scoring(self, scoring: Any) -> Scoring:
-        return read_scoring(scoring, "r2" if is_regressor(self.estimator) else "concordance")
+        found = read_scoring(scoring, "r2" if is_regressor(self.estimator) else "concordance")
+        return found if self.problem.events is None else found.of_times()
+
+    @property
+    def _truth(self) -> np.ndarray:
+        """What predictions are scored by: y, and where it holds censored times a second column, the events."""
+        scores, events = self.problem.scores, self.problem.events
+        return scores if events is None else np.column_stack([scores, events])
 
     def _scores_of_pairs(self) -> np.ndarray:
         scores = self.problem.scores

@@ -186,7 +186,7 @@ def _unbias_weighted(w: np.ndarray) -> float:
     return 1.0 / short if short > 1e-9 else 0.0
 
 
-def freedom_of_clusters(tally: PairTally, strata: np.ndarray, clusters: Groups) -> float:
+def freedom_of_clusters(tally: PairTally, clusters: Groups) -> float:
     """Degrees of freedom of `placement_variance` with groups, by Satterthwaite: n - 1 for n groups that weigh the same.
 
     A sum of squares w² z² has (Σ w²)² / Σ w⁴ of them for independent normal z; one is lost for the mean.
@@ -286,7 +286,7 @@ def interval_of_one_ranking(
     variance = placement_variance(tally, strata, clusters)
     most, freedom = most_effective(y), freedom_of(y)
     if clusters is not None:
-        freedom = min(freedom, freedom_of_clusters(tally, strata, clusters))
+        freedom = min(freedom, freedom_of_clusters(tally, clusters))
         if tally.share in (
             0.0,
             1.0,

@@ -6,15 +6,18 @@ require nothing else of them. The names are private because users do not call th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..comparisons import Comparisons, Groups
+from ..comparisons.inputs import read_times, refuse_few_events
 from ..kernels.functions import Kernel
 from ..kernels.maps import NystromMap
-from ..numerics.namespace import as_host
+from ..numerics.namespace import as_host, is_device_array
 from ..progress import Stages
 from ..squared.problem import SquaredLossFit
 
@@ -67,6 +70,16 @@ class SquaredLossLearner(KernelLearner):
         """One set of comparisons for all outputs, or one per output where they depend on the scores."""
         raise NotImplementedError
 
+    def _compare_times(
+        self,
+        times: np.ndarray,
+        events: np.ndarray,
+        queries: Groups,
+        row_weights: np.ndarray | None = None,
+    ) -> Comparisons:
+        """The comparisons of censored times; for learners whose fit takes ``event``."""
+        raise NotImplementedError
+
     def _comparisons_depend_on_scores(self) -> bool:
         """Whether other scores of the same rows imply other comparisons, and not only other targets."""
         return False
@@ -107,6 +120,16 @@ class PathLearner(KernelLearner):
         self, scores: np.ndarray, queries: Groups, row_weights: np.ndarray | None = None
     ) -> list[PairSet]:
         """The pairs of each output."""
+        raise NotImplementedError
+
+    def _time_pairs(
+        self,
+        times: np.ndarray,
+        events: np.ndarray,
+        queries: Groups,
+        row_weights: np.ndarray | None = None,
+    ) -> PairSet:
+        """The pairs of censored times."""
         raise NotImplementedError
 
     def _automatic_alphas(self, representation: Any, pairs: Sequence[PairSet]) -> np.ndarray:
@@ -188,6 +211,28 @@ class SelfValidatingLearner:
     """A learner whose fit holds out whole queries and keeps what its procedure predicts for them, row by row."""
 
     cv_predictions_: np.ndarray
+
+
+@lru_cache
+def takes(fit: Any, name: str) -> bool:
+    """Whether fit has an argument of this name (cached: inspecting a signature takes a while)."""
+    return name in inspect.signature(fit).parameters
+
+
+def read_censored(estimator: Any, X: Any, y: Any, event: Any) -> tuple[Any, np.ndarray | None]:
+    """`read_times` for a training by this estimator; refused where it, or two of a kind, cannot be learned from."""
+    y, events = read_times(y, event)
+    if events is None:
+        return y, None
+    if not takes(type(estimator).fit, "event"):
+        raise ValueError(
+            f"{type(estimator).__name__} does not learn from censored times: leave event out, or use RankRLS, RankSVM "
+            "or their searches."
+        )
+    if is_device_array(X):
+        raise TypeError("event is for NumPy arrays and sparse matrices: X is on a device.")
+    refuse_few_events(events)
+    return y, events
 
 
 def why_not_in_parts(model: Any) -> str | None:

@@ -60,7 +60,7 @@ _MOST_BLOCKS = 50
 _MOST_WAITING = 5_000_000
 METHOD = "nested cross-validation"
 FOLDS = "{:,} folds of {}, each predicted by a model that was trained without {}, {}"
-JACKKNIFE = f"jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
+JACKKNIFE = f"by the jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
 BY_OTHERS = "at the settings that the other folds choose"
 
 
@@ -229,6 +229,10 @@ class RowJudge:
         return Comparable.of(scoring, folds, self.queries, pooled=self.pooled)
 
     def estimate(self, predictions: list[np.ndarray], fitted: np.ndarray) -> PerformanceEstimate:
+        if self.scoring.knows_events:
+            raise ValueError(
+                "There is no estimate_ of a search over censored times: use estimate_concordance(..., event=event)."
+            )
         comparable = self.comparable
         rows = comparable.rows[comparable.order]
         name, independent = self._independent()

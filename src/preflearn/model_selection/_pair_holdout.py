@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..comparisons import Comparisons, encode_queries
+from ..comparisons.censored import lived_longer
+from ..comparisons.inputs import NOBODY_OUTLIVED
 from ..progress import Counter
 from ..squared.holdout.base import HoldOut, intercept_of_rest
 from ..squared.holdout.feature import FeatureHoldOut
@@ -55,11 +57,11 @@ def tally_all_pairs(
 
     ``problem`` predicts what is to be compared.
     """
-    y = problem.scores[:, 0]
+    y = order_of_rows(problem)
     tallies = []
     for alpha, system in zip(alphas, _closed_forms(problem, alphas, groups), strict=True):
         if system is None:
-            pairs = untied_pairs(y)
+            pairs = pairs_to_order(problem)
             f = _predictions(problem, pairs, alpha, None, groups, verbose)[:, :, 0]
             tallies.append(tally_pairs(y, pairs, f))
             continue
@@ -77,6 +79,25 @@ def tally_all_pairs(
     return tallies
 
 
+def order_of_rows(problem: Any) -> np.ndarray:
+    """Numbers that say which of two compared rows is the better one, shape (m,): y, or who lived longer."""
+    scores, events = problem.scores[:, 0], problem.events
+    return scores if events is None else lived_longer(scores, events).astype(float)
+
+
+def pairs_to_order(problem: Any) -> np.ndarray:
+    """All pairs i < j of rows of which it is known which one is better, shape (p, 2)."""
+    events = problem.events
+    if events is None:
+        return untied_pairs(problem.scores)
+    order = order_of_rows(problem)
+    pairs = untied_pairs(order)
+    first = np.where(order[pairs[:, 0]] < order[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
+    if not events[first].any():
+        raise ValueError(NOBODY_OUTLIVED)
+    return pairs[events[first]]
+
+
 def untied_pairs(y: np.ndarray) -> np.ndarray:
     """All pairs i < j of rows that differ in y, of shape (m,), or in a column of it; shape (p, 2)."""
     differ = np.zeros((y.shape[0], y.shape[0]), dtype=bool)
@@ -86,6 +107,15 @@ def untied_pairs(y: np.ndarray) -> np.ndarray:
     if i.size == 0:
         raise ValueError("All y are equal: there is no pair with different scores to hold out.")
     return np.stack([i, j], axis=1)
+
+
+def sets_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> tuple[list[np.ndarray], np.ndarray]:
+    """The distinct sets of rows that leave with pairs, and the number of the set of each pair."""
+    if groups is None:
+        return rows_leaving(pairs, n_rows, None), np.arange(pairs.shape[0])
+    owners = np.sort(encode_queries(groups, n_rows).codes[pairs], axis=1)
+    _, first, number = np.unique(owners, axis=0, return_index=True, return_inverse=True)
+    return rows_leaving(pairs[first], n_rows, groups), np.ravel(number)
 
 
 def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray]:
@@ -166,7 +196,8 @@ def _tied(problem: Problem, f: np.ndarray, pairs: np.ndarray, size: float, alpha
     if not problem.to_compare:
         return f
     f = tie_twins(f, problem.twins[pairs])
-    close = np.abs(f[:, 0] - f[:, 1]) <= np.ptp(problem.scores, axis=0) * relative_rounding(size, alpha)
+    spread = np.ptp(problem.scores, axis=0) if problem.events is None else 1.0
+    close = np.abs(f[:, 0] - f[:, 1]) <= spread * relative_rounding(size, alpha)
     return np.where(close[:, None], f.mean(axis=1, keepdims=True), f)
 
 

@@ -7,10 +7,9 @@ by refitting.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from ..squared.routes import FEW_SETS, Plan, Workload, plan, warn_if_long
 from ._basis_rows import refuse_folds_of_whole_basis, refuse_whole_basis
 from ._choice import BLIND_GRID, auto_grid, count_alphas, read_grid, relative_rounding, spread_of
 from ._folds import Folds
-from ._learner import SquaredLossLearner
+from ._learner import SquaredLossLearner, read_censored, takes
 from ._pair_holdout import predict_pairs, tally_all_pairs
 from ._refitting import refit_task
 from ._tally import PairTally
@@ -60,12 +59,6 @@ def has_closed_form(estimator: Any) -> bool:
     return isinstance(estimator, SquaredLossLearner) and hasattr(estimator, "alpha")
 
 
-@lru_cache
-def _takes_qid(fit: Any) -> bool:
-    """Whether fit has an argument qid (cached: inspecting a signature takes a while)."""
-    return "qid" in inspect.signature(fit).parameters
-
-
 class Problem:
     """A squared-loss learner with its validated data: what training, hold-outs and searches start from.
 
@@ -81,6 +74,8 @@ class Problem:
         Whether y came as one column.
     queries : Groups, optional
     row_weights : ndarray of shape (m,), optional
+    events : ndarray of bool, shape (m,), optional
+        Where the scores are censored times.
 
     Attributes
     ----------
@@ -114,25 +109,34 @@ class Problem:
         single: bool = True,
         queries: Groups | None = None,
         row_weights: np.ndarray | None = None,
+        events: np.ndarray | None = None,
     ) -> None:
         self.estimator, self.X, self.kernel, self._tasks = estimator, X, kernel, tasks
         self.scores: np.ndarray = np.empty((n_items(X), 0)) if scores is None else scores
-        self.single, self.row_weights = single, row_weights
+        self.single, self.row_weights, self.events = single, row_weights, events
         self.queries = one_group(n_items(X)) if queries is None else queries
         self._kept: dict[str, list[Routine]] = {}
 
     @classmethod
-    def read(cls, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> Problem:
+    def read(
+        cls, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, event: Any = None
+    ) -> Problem:
         """Validate the data of a training; what is known about the columns is stored in the estimator."""
         kernel = estimator._read_kernel()
         X = read_items(estimator, X, kernel, reset=True)
         m = n_items(X)
-        if qid is not None and not _takes_qid(type(estimator).fit):
+        y, events = read_censored(estimator, X, y, event)
+        if qid is not None and not takes(type(estimator).fit, "qid"):
             qid = None  # a regressor is held out by query but does not compare inside queries
         queries = encode_queries(qid, m)
         scores, single = read_scores(y, m, estimator=estimator)
         weights = read_row_weights(sample_weight, m, X)
-        known: dict[str, Any] = {"single": single, "queries": queries, "row_weights": weights}
+        known: dict[str, Any] = {
+            "single": single,
+            "queries": queries,
+            "row_weights": weights,
+            "events": events,
+        }
         return cls(estimator, X, kernel, scores=scores, **known)
 
     @property
@@ -142,7 +146,10 @@ class Problem:
     @property
     def tasks(self) -> Sequence[Comparisons]:
         """The comparisons of each output, or of all."""
-        if self._tasks is None:
+        if self._tasks is None and self.events is not None:
+            times = (self.scores, self.events, self.queries, self.row_weights)
+            self._tasks = [self.estimator._compare_times(*times)]
+        elif self._tasks is None:
             self._tasks = self.estimator._compare(self.scores, self.queries, self.row_weights)
         return self._tasks
 
@@ -331,9 +338,11 @@ class Problem:
     def with_targets(self, y: Any) -> Problem:
         """The same rows with other scores; factorisations are reused where they do not depend on the scores."""
         other = copy(self)
+        y, other.events = read_censored(self.estimator, self.X, y, None)
         other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
         other._tasks, other._kept, other._planned = None, {}, None
-        if self.estimator._comparisons_depend_on_scores():
+        censored = self.events is not None or other.events is not None
+        if censored or self.estimator._comparisons_depend_on_scores():
             return other
         (task,) = other.tasks
         for kind, [(_, routine)] in self._kept.items():
@@ -414,9 +423,8 @@ class Problem:
         steps = _LAST_BITS * np.maximum(f.max(axis=1), -f.min(axis=1))  # (a, v)
         terms = [routine.size for kept in self._kept.values() for _, routine in kept if routine is not None]
         if terms:
-            steps += np.outer(
-                [relative_rounding(max(terms), alpha) for alpha in alphas], np.ptp(self.scores, axis=0)
-            )
+            spread = np.ptp(self.scores, axis=0) if self.events is None else np.ones(1)
+            steps += np.outer([relative_rounding(max(terms), alpha) for alpha in alphas], spread)
         steps = np.where(steps > 0, steps, 1.0)[:, None, :]
         return [np.rint(one / steps) * steps for one in found]
 

@@ -3,34 +3,84 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn import get_config
+from sklearn import config_context, get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..comparisons import Comparisons, Groups, encode_queries
-from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
+from ..comparisons.inputs import (
+    read_alpha,
+    read_row_weights,
+    read_scores,
+    read_times,
+    refuse_few_events,
+    surv,
+)
 from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
 from ..numerics.namespace import as_host
+from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Counter
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
+from ..squared.routes import callers_level, in_words
 from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid
 from ._folds import Folds
-from ._pair_holdout import rows_leaving, untied_pairs
+from ._learner import read_censored, takes
+from ._pair_holdout import order_of_rows, pairs_to_order, sets_leaving
 from ._tally import PairTally, tally_pairs
 
 if TYPE_CHECKING:
     from ._problem import Problem
+
+
+# Seconds above which a hold-out by refitting is shared by all threads, and above which it is announced.
+_SHARED, LONG = 2.0, 60.0
+
+
+def refit_each(
+    refit: Callable[[int], np.ndarray], size: int, on_done: Callable[[int], None]
+) -> list[np.ndarray]:
+    """``refit(0) ... refit(size - 1)``; the time of the first says whether all threads share the others."""
+    found, seconds, n = [], 0.0, n_threads()
+    for number in range(size):
+        start = time.perf_counter()
+        found.append(refit(number))
+        on_done(number + 1)
+        seconds = (time.perf_counter() - start) * (size - number - 1)
+        if number and seconds > _SHARED:  # the first may have imported or compiled something
+            break
+    if len(found) == size:
+        return found
+    if seconds / n > LONG:
+        warnings.warn(
+            f"Holding out by {size:,} trainings is expected to take {in_words(seconds / n)} on {n} "
+            f"{'processor' if n == 1 else 'processors'}. RLS and RankRLS are held out without training, also behind "
+            "steps that learn nothing from rows; fewer folds take fewer trainings.",
+            UserWarning,
+            stacklevel=callers_level(),
+        )
+    config, first, done = get_config(), len(found), count(len(found) + 1)
+
+    def again(number: int) -> np.ndarray:
+        with config_context(**config):  # threads have their own
+            values = refit(first + number)
+        on_done(next(done))
+        return values
+
+    return found + with_small_matrices(again, size - first)
 
 
 class _Refitting:
@@ -43,6 +93,7 @@ class _Refitting:
     scores: Any
     single: bool
     row_weights: np.ndarray | None = None
+    events: np.ndarray | None = None
 
     def for_order(self, *, across_folds: bool = False) -> Any:
         return self
@@ -65,22 +116,22 @@ class _Refitting:
         self, pairs: np.ndarray, alphas: Sequence[Any], groups: Any, verbose: int
     ) -> np.ndarray:
         """Predictions for both rows of each pair by a model trained without the two, shape (n_alphas, p, 2, v)."""
-        y = self.scores[:, 0] if self.single else self.scores
-        counter = Counter("leave_pair_out", pairs.shape[0], "pairs", verbose)
-        models = [with_alpha(self.estimator, alpha) for alpha in alphas]
-        out = np.empty((len(alphas), pairs.shape[0], 2, self.scores.shape[1]))
-        for k, (pair, left) in enumerate(zip(pairs, rows_leaving(pairs, y.shape[0], groups), strict=True)):
-            rest, held_out = rows_outside(y.shape[0], left), f"The pair of rows {pair[0]} and {pair[1]}"
-            for a, model in enumerate(models):
-                f = refit_and_predict(model, self.X, y, None, rest, pair, self.row_weights, held_out, groups)
-                out[a, k] = f.reshape(2, -1)
-            counter(k + 1)
-        return out
+        leaving, of_pair = sets_leaving(pairs, self.scores.shape[0], groups)
+        what = "pairs" if groups is None else "pairs of groups"
+        counter = Counter("leave_pair_out", len(leaving), what, verbose)
+        found = self._without(leaving, alphas, counter, "Pair")
+        places = [np.searchsorted(leaving[k], pair) for k, pair in zip(of_pair, pairs, strict=True)]
+        return np.stack([found[k][:, place] for k, place in zip(of_pair, places, strict=True)], axis=1)
+
+    def _without(
+        self, leaving: Sequence[np.ndarray], alphas: Sequence[Any], on_fold: Any, what: str
+    ) -> list[np.ndarray]:
+        """Predictions for each set of rows by models trained on the others, shape (n_alphas, n_left, v)."""
+        raise NotImplementedError
 
     def tally_pairs(self, alphas: Sequence[Any], groups: Any, verbose: int) -> list[PairTally]:
         """For each alpha all pairs with different y, and how many are ordered as y is."""
-        y = self.scores[:, 0]
-        pairs = untied_pairs(y)
+        y, pairs = order_of_rows(self), pairs_to_order(self)
         found = self.predict_pairs(pairs, alphas, groups, verbose)
         return [tally_pairs(y, pairs, f[:, :, 0]) for f in found]
 
@@ -98,10 +149,17 @@ class RefittedProblem(_Refitting):
     queries : Groups
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, groups: Any = None) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, qid: Any, groups: Any = None, event: Any = None
+    ) -> None:
         self.estimator, self.X, self.qid, self.groups = estimator, X, qid, groups
-        self._y = y
         self.n_rows = n_items(X)
+        times, self.events = read_times(y, event)
+        if self.events is not None:
+            refuse_few_events(self.events)
+            _refuse_censored(estimator)
+            y = surv(times, self.events) if event is not None else y
+        self._y, self._times = y, times
         self.single = np.ndim(as_host(y)) == 1
         self.queries: Groups = encode_queries(qid, self.n_rows)
         if n_items(as_host(y)) != self.n_rows:
@@ -111,7 +169,7 @@ class RefittedProblem(_Refitting):
 
     @cached_property
     def scores(self) -> np.ndarray:
-        targets = np.asarray(as_host(self._y), dtype=float)
+        targets = np.asarray(as_host(self._times), dtype=float)
         return targets[:, None] if self.single else targets
 
     def read_alphas(self, alphas: Any) -> Any:
@@ -123,14 +181,26 @@ class RefittedProblem(_Refitting):
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
-        predictions = []
-        for number, (test, left) in enumerate(zip(folds.tests, folds.leaving, strict=True)):
-            rest = rows_outside(self.n_rows, left)
-            values = [self._at(alpha, rest, test, f"Fold {number}") for alpha in alphas]
-            predictions.append(np.stack(values))
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
+        return self._refit(folds.tests, folds.leaving, alphas, on_fold, "Fold {}")
+
+    def _without(
+        self, leaving: Sequence[np.ndarray], alphas: Sequence[Any], on_fold: Any, what: str
+    ) -> list[np.ndarray]:
+        return self._refit(leaving, leaving, alphas, on_fold, what + " {}")
+
+    def _refit(
+        self,
+        tests: Sequence[np.ndarray],
+        leaving: Sequence[np.ndarray],
+        alphas: Sequence[Any],
+        on_fold: Any,
+        what: str,
+    ) -> list[np.ndarray]:
+        def refit(number: int) -> np.ndarray:
+            rest = rows_outside(self.n_rows, leaving[number])
+            return np.stack([self._at(alpha, rest, tests[number], what.format(number)) for alpha in alphas])
+
+        return refit_each(refit, len(tests), on_fold or (lambda number: None))
 
     def _at(self, alpha: float | None, rest: np.ndarray, test: np.ndarray, held_out: str) -> np.ndarray:
         model = with_alpha(self.estimator, alpha)
@@ -153,11 +223,14 @@ class PathProblem(_Refitting):
     X, scores, single, queries, row_weights : as in Problem
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, qid: Any, sample_weight: Any = None, event: Any = None
+    ) -> None:
         self.estimator = clone(estimator)
         self.estimator._read_options()
         self.kernel: Kernel = self.estimator._read_kernel()
         self.X = read_items(self.estimator, X, self.kernel, reset=True)
+        y, self.events = read_censored(self.estimator, X, y, event)
         self.scores, self.single = read_scores(y, n_items(self.X), estimator=self.estimator)
         self.queries: Groups = encode_queries(qid, n_items(self.X))
         self.row_weights = read_row_weights(sample_weight, n_items(self.X))
@@ -182,25 +255,16 @@ class PathProblem(_Refitting):
 
     def pairs(self, rows: np.ndarray | None = None) -> list[PairSet]:
         """The pairs of all rows, or of some by themselves, of each output."""
-        if rows is None:
-            return self.estimator._score_pairs(self.scores, self.queries, self.row_weights)
+        rows = np.arange(self.n_rows) if rows is None else rows
         queries = encode_queries(self.queries.codes[rows], rows.shape[0])
         weights = None if self.row_weights is None else self.row_weights[rows]
+        if self.events is not None:
+            return [self.estimator._time_pairs(self.scores[rows], self.events[rows], queries, weights)]
         return self.estimator._score_pairs(self.scores[rows], queries, weights)
 
     def predict_folds(self, folds: Folds, alphas: Sequence[Any], on_fold: Any = None) -> list[np.ndarray]:
         """Predictions of the test rows of each fold, shape (n_alphas, n_test, v)."""
         return folds.of_tests(self._without(folds.leaving, alphas, on_fold, "Fold"), self.n_rows)
-
-    def predict_pairs(
-        self, pairs: np.ndarray, alphas: Sequence[Any], groups: Any, verbose: int
-    ) -> np.ndarray:
-        leaving = rows_leaving(pairs, self.n_rows, groups)
-        found = self._without(
-            leaving, alphas, Counter("leave_pair_out", len(leaving), "pairs", verbose), "Pair"
-        )
-        places = [np.searchsorted(left, pair) for left, pair in zip(leaving, pairs, strict=True)]
-        return np.stack([f[:, place] for f, place in zip(found, places, strict=True)], axis=1)
 
     def _without(
         self, leaving: Sequence[np.ndarray], alphas: Sequence[Any], on_fold: Any, what: str
@@ -220,8 +284,21 @@ class PathProblem(_Refitting):
 
     def with_targets(self, y: Any) -> PathProblem:
         other = copy(self)
+        y, other.events = read_censored(self.estimator, self.X, y, None)
         other.scores, other.single = read_scores(y, self.n_rows, estimator=self.estimator)
         return other
+
+
+def _refuse_censored(estimator: Any) -> None:
+    """Refuse an estimator of ours, or of scikit-learn, that does not learn from times and events."""
+    while hasattr(estimator, "steps") or hasattr(estimator, "estimator"):
+        estimator = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator.estimator
+    library = type(estimator).__module__.partition(".")[0]
+    if library in ("preflearn", "sklearn") and not takes(type(estimator).fit, "event"):
+        raise ValueError(
+            f"{type(estimator).__name__} does not learn from censored times: leave event out, or use RankRLS, RankSVM "
+            "or their searches."
+        )
 
 
 def with_alpha(estimator: Any, alpha: float | None) -> Any:

@@ -58,7 +58,13 @@ class PairTally:
             return wins / pairs
 
 
-def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups, apart: Groups | None = None) -> PairTally:
+def tally_scores(
+    y: np.ndarray,
+    scores: np.ndarray,
+    owners: Groups,
+    apart: Groups | None = None,
+    events: np.ndarray | None = None,
+) -> PairTally:
     """Count the pairs inside each group by predicted scores.
 
     Parameters
@@ -69,6 +75,8 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups, apart: Group
     apart : Groups, optional
         Rows that share one of these groups (those of a patient) are not compared with each other, unless they are all
         that there is to compare: a fold of two groups of many rows would mostly compare rows of one of them.
+    events : ndarray of bool, shape (m,), optional
+        Censored times: a row is compared with those of higher y only where its event was seen.
 
     Notes
     -----
@@ -83,16 +91,21 @@ def tally_scores(y: np.ndarray, scores: np.ndarray, owners: Groups, apart: Group
     ([2.0, 1.0, 0.5, 1.5], 0.625)
     """
     if apart is not None and apart.n_groups < y.shape[0]:
-        every = tally_scores(y, scores, owners)
-        same = tally_scores(
-            y, scores, encode_queries(owners.codes * apart.n_groups + apart.codes, y.shape[0])
-        )
+        every = tally_scores(y, scores, owners, events=events)
+        together = encode_queries(owners.codes * apart.n_groups + apart.codes, y.shape[0])
+        same = tally_scores(y, scores, together, events=events)
         if every.n_pairs > same.n_pairs:
             return PairTally(every.wins - same.wins, every.pairs - same.pairs)
         return every
     grade = np.unique(y, return_inverse=True)[1].astype(np.int64)
     place = np.unique(scores, return_inverse=True)[1].astype(np.int64)
     owner = owners.codes
+    if events is not None:
+        found = _outlived(grade, place, owner, events)
+        ties = np.unique(owner * (int(place.max()) + 1) + place, return_inverse=True)[1]
+        return PairTally(
+            found + 0.5 * _outlived(grade, grade, ties, events), _outlived(grade, grade, owner, events)
+        )
     pairs = owners.counts[owner] - _same(owner, grade)
     tied = _same(owner, place) - _same(owner, place, grade)
     concordant = _both_lower(grade, place, owner) + _both_lower(
@@ -141,8 +154,16 @@ def _same(*keys: np.ndarray) -> np.ndarray:
     return np.bincount(code)[code]
 
 
-def _both_lower(grade: np.ndarray, place: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """For each row the rows of its owner whose grade and place are both strictly lower.
+def _outlived(grade: np.ndarray, place: np.ndarray, owner: np.ndarray, events: np.ndarray) -> np.ndarray:
+    """For each row the pairs of an event and a row of higher grade and place that it is one of."""
+    as_later = _both_lower(grade, place, owner, events * 1.0)
+    return as_later + events * _both_lower(grade.max() - grade, place.max() - place, owner)
+
+
+def _both_lower(
+    grade: np.ndarray, place: np.ndarray, owner: np.ndarray, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """For each row the rows (their weight) of its owner whose grade and place are both strictly lower.
 
     Two grades first differ at one bit: the rows that agree above it are taken in order of place, and those
     with a 1 there find all with a 0 that come before.
@@ -154,7 +175,8 @@ def _both_lower(grade: np.ndarray, place: np.ndarray, owner: np.ndarray) -> np.n
         block = owner * (1 << (n_bits - bit - 1)) + (grade >> (bit + 1))
         rows = by_place[np.argsort(block[by_place], kind="stable")]
         has_bit = (grade[rows] >> bit) & 1
-        lower_so_far = np.cumsum(1 - has_bit) - (1 - has_bit)
+        lower = 1 - has_bit if weight is None else (1 - has_bit) * weight[rows]
+        lower_so_far = np.cumsum(lower) - lower
         new_block = _starts_run(block[rows])
         new_place = new_block | _starts_run(place[rows])
         found = lower_so_far[_run_start(new_place)] - lower_so_far[_run_start(new_block)]

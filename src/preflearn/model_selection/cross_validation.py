@@ -11,7 +11,7 @@ from ._tally import PairTally
 
 
 def cross_val_predict(
-    estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, sample_weight=None, verbose=0
+    estimator, X, y, *, qid=None, cv="leave-query-out", groups=None, sample_weight=None, event=None, verbose=0
 ) -> np.ndarray:
     """For each row the prediction of the model trained without its fold.
 
@@ -35,6 +35,8 @@ def cross_val_predict(
         with it.
     sample_weight : array-like of shape (m,), optional
         Weights of the rows in training, as in the fit of `RLS`, `RankRLS` and `RankSVM`.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`. A structured y holds both.
     verbose : int, default=0
         Count the folds on standard error.
 
@@ -64,7 +66,7 @@ def cross_val_predict(
     >>> round(concordance(y, cross_val_predict(RankRLS(), X, y, qid=qid), qid), 3)
     1.0
     """
-    problem = read_problem(estimator, X, y, qid, sample_weight, groups)
+    problem = read_problem(estimator, X, y, qid, sample_weight, groups, event)
     folds = read_folds(cv, X, y, problem.n_rows, qid=qid, groups=groups)
     counter = Counter("cross_val_predict", len(folds.tests), "folds", verbose)
     predictions = problem.predict_folds(folds, problem.read_alphas(None), counter)
@@ -72,7 +74,9 @@ def cross_val_predict(
     return problem.at_home(out[:, 0] if problem.single else out)
 
 
-def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0) -> tuple[np.ndarray, np.ndarray]:
+def leave_pair_out(
+    estimator, X, y, *, pairs=None, groups=None, event=None, verbose=0
+) -> tuple[np.ndarray, np.ndarray]:
     """Predictions for both rows of each pair by the model trained without the two.
 
     Parameters
@@ -82,9 +86,11 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0) -> tu
     X : as in the estimator's fit
     y : array-like of shape (m,) or (m, v)
     pairs : int array of shape (p, 2), optional
-        By default all pairs i < j with different y; of several outputs, all that differ in at least one of them.
+        By default all pairs i < j with different y; of several outputs, all that differ in at least one of them; with
+        censored times, those of which one row outlived the other.
     groups : array-like of shape (m,), optional
         All rows that share a group with one of the two leave the training with them.
+    event : as in cross_val_predict
     verbose : int, default=0
         Count the pairs on standard error.
 
@@ -114,23 +120,24 @@ def leave_pair_out(estimator, X, y, *, pairs=None, groups=None, verbose=0) -> tu
     >>> bool(predictions[0, 1] > predictions[0, 0])
     True
     """
-    pairs, predictions = HeldOut(estimator, X, y, groups=groups, verbose=verbose).pairs(pairs=pairs)
+    held = HeldOut(estimator, X, y, groups=groups, event=event, verbose=verbose)
+    pairs, predictions = held.pairs(pairs=pairs)
     return pairs, predictions[0, ...]  # the form that the array API allows
 
 
-def leave_pair_out_tally(estimator, X, y, *, groups=None, verbose=0) -> PairTally:
+def leave_pair_out_tally(estimator, X, y, *, groups=None, event=None, verbose=0) -> PairTally:
     """For each row its held-out pairs and how many are ordered as y is: leave-pair-out without an array of pairs.
 
     Parameters
     ----------
-    estimator, X, y, groups, verbose : as in leave_pair_out
+    estimator, X, y, groups, event, verbose : as in leave_pair_out
 
     Returns
     -------
     PairTally
         ``share`` is the leave-pair-out concordance (AUC for two classes).
     """
-    return HeldOut(estimator, X, y, groups=groups, verbose=verbose).tally()[0]
+    return HeldOut(estimator, X, y, groups=groups, event=event, verbose=verbose).tally()[0]
 
 
 def leave_preference_out(

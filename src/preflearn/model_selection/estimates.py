@@ -19,8 +19,9 @@ Statistical Methods in Medical Research 28 (2019), 2975-2991.
 
 from __future__ import annotations
 
+import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -30,8 +31,12 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..comparisons.censored import lived_longer
+from ..comparisons.inputs import read_times, surv
 from ..kernels.functions import n_items
 from ..numerics.namespace import as_host
+from ..numerics.threads import n_threads
+from ..squared.routes import in_words
 from ._held_out import HeldOut
 from ._intervals import (
     TRAINED_TOGETHER,
@@ -43,7 +48,7 @@ from ._intervals import (
     placement_values,
 )
 from ._performance import PerformanceEstimate, RocCurve
-from ._refitting import refit_and_predict
+from ._refitting import LONG, RefittedProblem, refit_and_predict
 from ._splitters import QueryKFold
 from ._tally import PairTally, tally_pairs, tally_scores, winners
 
@@ -52,6 +57,8 @@ _METHODS = ("leave-pair-out", "averaged", "pooled")
 _QUERY_METHODS = ("leave-query-out", "averaged")
 # A tournament stores two predictions of every pair of rows; it is left out above this number of pairs (4,473 rows).
 _TOURNAMENT_PAIRS = 10_000_000
+# Rows of censored times up to which every pair is left out by default, each a training of its own.
+_MOST_CENSORED = 150
 # Pairs that are drawn to estimate an optimism.
 _SAMPLE_PAIRS = 200_000
 
@@ -68,7 +75,7 @@ def estimate_auc(
     X: Any,
     y: Any,
     *,
-    method: str = "leave-pair-out",
+    method: str | None = None,
     n_splits: int = _DEFAULT_SPLITS,
     random_state: Any = None,
     groups: Any = None,
@@ -84,9 +91,10 @@ def estimate_auc(
     X : as in the estimator's fit
     y : array-like of shape (m,)
         Two different values; the larger marks the positive rows.
-    method : {"leave-pair-out", "averaged", "pooled"}, default="leave-pair-out"
+    method : {"leave-pair-out", "averaged", "pooled"}, optional
         Each pair of a positive and a negative row held out by itself; pairs inside stratified folds; or all pairs,
-        across folds, which is biased downwards.
+        across folds, which is biased downwards. By default "leave-pair-out", or "averaged" where the pairs would take
+        more than a minute of refitting, by the time of one; the result then says so.
     n_splits : int, default=10
         Folds of "averaged" and "pooled", and of the pooled estimate that leave-pair-out prints for comparison.
     random_state : int, RandomState or None
@@ -132,8 +140,8 @@ def estimate_auc(
     """
     labels, positive = _read_classes(y, n_items(X))
     data = _Data(estimator, X, labels, positive, "AUC", groups, verbose)
-    _refuse_unknown(method, _METHODS)
-    data.require_classes(method)
+    _refuse_unknown(method or _METHODS[0], _METHODS)
+    data.require_classes(method or _METHODS[0])
     return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
@@ -143,6 +151,7 @@ def estimate_concordance(
     y: Any,
     *,
     qid: Any = None,
+    event: Any = None,
     method: str | None = None,
     n_splits: int = _DEFAULT_SPLITS,
     random_state: Any = None,
@@ -162,8 +171,12 @@ def estimate_concordance(
         Scores, higher is better.
     qid : array-like of shape (m,), optional
         The query of each row.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`: the value is the C-index. Without qid. Every pair
+        takes a training of its own, so that beyond 150 rows the default is "averaged".
     method : str, optional
-        Without qid "leave-pair-out" (the default), "averaged" or "pooled". With qid "leave-query-out" (the default), or
+        Without qid "leave-pair-out" (the default, but for long refitting, as in `estimate_auc`), "averaged" or
+        "pooled". With qid "leave-query-out" (the default), or
         "averaged" over n_splits folds of whole queries; pooling would be the same, since rows of different queries are
         not compared.
     n_splits : int, default=10
@@ -190,8 +203,17 @@ def estimate_concordance(
     PerformanceEstimate(concordance 0.8..., method='leave-query-out', n_pairs=540)
     """
     n_rows = n_items(X)
-    labels = _read_scores(y, n_rows)
+    times, events = read_times(y, event)
+    labels = _read_scores(times, n_rows)
     data = _Data(estimator, X, labels, labels, "concordance", groups, verbose)
+    if events is not None:
+        if qid is not None:
+            raise ValueError(
+                "event and qid are not supported together: leave qid out, or hold strata out by cross_val_predict and "
+                "take the concordance of its predictions."
+            )
+        data = replace(data, y=surv(times, events), order=lived_longer(times, events) * 1.0, events=events)
+        method = "averaged" if method is None and n_rows > _MOST_CENSORED else method
     if qid is not None:
         method = "leave-query-out" if method is None else method
         _refuse_query_method(method)
@@ -199,10 +221,9 @@ def estimate_concordance(
         return _estimate_queries(
             data, encode_queries(qid, n_rows), qid, method, _read_splits(n_splits), random_state
         )
-    method = "leave-pair-out" if method is None else method
     if method == "leave-query-out":
         raise ValueError("method='leave-query-out' needs the query of each row: pass qid=...")
-    _refuse_unknown(method, _METHODS)
+    _refuse_unknown(method or _METHODS[0], _METHODS)
     return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
@@ -223,6 +244,7 @@ class _Data:
     measure: str
     groups: Any
     verbose: int
+    events: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -280,8 +302,11 @@ class _Data:
 # -------------------------------------------------------------------------------------------- global rankings
 
 
-def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> PerformanceEstimate:
-    random = check_random_state(random_state)
+def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any) -> PerformanceEstimate:
+    random, instead = check_random_state(random_state), ""
+    if method is None:
+        n_splits, instead = _folds_instead_of_pairs(data, n_splits)
+        method = "averaged" if instead else "leave-pair-out"
     if method == "leave-pair-out":
         return _leave_pair_out(data, random, n_splits)
     _require_folds(data, method, n_splits)
@@ -291,14 +316,14 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
     scores = _predict(data, folds, across=method == "pooled")
     of_groups = "of rows of different groups, " if data.owners is not None else ""
     if method == "averaged":
-        tally = tally_scores(data.order, scores, folds, data.owners)
+        tally = tally_scores(data.order, scores, folds, data.owners, data.events)
         compared = (
             f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data)}; "
-            "folds are weighted by their number of pairs"
+            f"folds are weighted by their number of pairs{instead}"
         )
         roc = None
     else:
-        tally = tally_scores(data.order, scores, one_group(data.n_rows))
+        tally = tally_scores(data.order, scores, one_group(data.n_rows), events=data.events)
         compared = f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data)}"
         roc = _roc(data, scores)
     lost = 0.0
@@ -320,6 +345,26 @@ def _estimate(data: _Data, method: str, n_splits: int, random_state: Any) -> Per
         per_row=tally.share_per_row,
         roc=roc,
         counted=data.counted,
+    )
+
+
+def _folds_instead_of_pairs(data: _Data, n_splits: int) -> tuple[int, str]:
+    """The folds that are held out where leaving out every pair by refitting would take minutes, and what to say."""
+    if not isinstance(_hold_out(data).problem, RefittedProblem):
+        return n_splits, ""
+    n = data.n_rows if data.owners is None else data.owners.n_groups
+    seconds = float("inf")
+    for _ in range(2):  # what is imported or compiled on first use does not count
+        start = time.perf_counter()
+        data.fitted()
+        seconds = min(seconds, (time.perf_counter() - start) * n * (n - 1) / 2 / n_threads())
+    counts = np.bincount(data.classes).min() if data.measure == "AUC" else data.n_rows // 2
+    most = min(n_splits, int(counts), n // 2)
+    if seconds <= LONG or most < 2:
+        return n_splits, ""
+    return most, (
+        f". Leaving out every pair would take {n * (n - 1) // 2:,} trainings, {in_words(seconds)}: "
+        "method='leave-pair-out' does it"
     )
 
 
@@ -363,7 +408,7 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None, float]:
     m = data.n_rows
     if m * (m - 1) // 2 > _TOURNAMENT_PAIRS:
         tally = _hold_out(data).tally()[0]
-        return tally, None, _optimism(data, *_predict_pairs(data, _some_pairs(data.order)))
+        return tally, None, _optimism(data, *_predict_pairs(data, _some_pairs(data)))
     if data.measure != "AUC":
         pairs, predictions = _predict_pairs(data, None)
         tournament = None
@@ -393,10 +438,14 @@ def _predict_pairs(data: _Data, pairs: np.ndarray | None) -> tuple[np.ndarray, n
     return as_host(pairs), as_host(predictions)[0]
 
 
-def _some_pairs(order: np.ndarray) -> np.ndarray:
+def _some_pairs(data: _Data) -> np.ndarray:
     """Enough pairs with different y for a correlation."""
+    order = data.order
     pairs = np.random.default_rng(0).integers(order.shape[0], size=(_SAMPLE_PAIRS, 2))
-    return pairs[order[pairs[:, 0]] != order[pairs[:, 1]]]
+    pairs = pairs[order[pairs[:, 0]] != order[pairs[:, 1]]]
+    if data.events is None:
+        return pairs
+    return pairs[data.events[np.where(order[pairs[:, 0]] < order[pairs[:, 1]], pairs[:, 0], pairs[:, 1])]]
 
 
 def _optimism(data: _Data, pairs: np.ndarray, predictions: np.ndarray) -> float:
@@ -419,7 +468,8 @@ def _pooled_beside(data: _Data, random: np.random.RandomState, n_splits: int) ->
     for fold in range(folds.n_groups):
         if set(np.unique(data.classes[folds.codes != fold]).tolist()) != everything:
             return None
-    return tally_scores(data.order, _predict(data, folds, across=True), one_group(data.n_rows)).share
+    scores = _predict(data, folds, across=True)
+    return tally_scores(data.order, scores, one_group(data.n_rows), events=data.events).share
 
 
 def _predict(data: _Data, folds: Groups, *, across: bool) -> np.ndarray:
@@ -514,7 +564,7 @@ def _require_folds(data: _Data, method: str, n_splits: int) -> None:
 
 
 def _require_both_classes(data: _Data, folds: Groups) -> None:
-    pairs = tally_scores(data.order, np.zeros(data.n_rows), folds, data.owners).pairs
+    pairs = tally_scores(data.order, np.zeros(data.n_rows), folds, data.owners, data.events).pairs
     if data.measure == "AUC" and (np.bincount(folds.codes, weights=pairs) == 0).any():
         raise ValueError(
             "a fold of whole groups has rows of only one class. Use a smaller n_splits, or method='leave-pair-out'."

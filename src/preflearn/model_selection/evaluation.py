@@ -22,7 +22,15 @@ from ..metrics.by_query import check_rows
 from ..metrics.registry import full_name, metric_title, named_metric
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
-from ._intervals import freedom_of, mean_interval, placement_variance, wilson_interval
+from ._intervals import (
+    TRAINED_TOGETHER,
+    freedom_of,
+    mean_interval,
+    optimism_inside,
+    placement_variance,
+    widening,
+    wilson_interval,
+)
 from ._tally import tally_scores
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
@@ -128,7 +136,7 @@ class Evaluation:
 
 
 def evaluate_scores(
-    y: Any, scores: Any, qid: Any = None, *, metrics: Sequence[str] | None = None
+    y: Any, scores: Any, qid: Any = None, *, metrics: Sequence[str] | None = None, fitted: Any = None
 ) -> Evaluation:
     """Measure the scores of rows whose targets are known, with 95 % intervals.
 
@@ -143,6 +151,10 @@ def evaluate_scores(
     metrics : sequence of str, optional
         Names of :func:`preflearn.metrics.get_scorer`, such as "ndcg@10". By default concordance, Kendall's tau-b,
         NDCG@10, average precision and reciprocal rank, as far as they are defined for ``y``.
+    fitted : array-like of shape (m,), optional
+        Where ``scores`` are held-out predictions of cross-validation (``cv_predictions_``): the predictions of the
+        model trained on all rows for these rows. The intervals are then wider, since the models of the folds share
+        training rows; without it they take the scores for those of one model on a test set.
 
     Returns
     -------
@@ -178,11 +190,15 @@ def evaluate_scores(
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names: found {metrics!r}, pass [{metrics!r}].")
     rows = check_rows(y, scores, qid)
+    lost = 0.0
+    if fitted is not None:
+        given = check_rows(y, fitted, qid).scores[:, 0]
+        lost = optimism_inside(rows.y[:, 0], rows.scores[:, 0], given, rows.queries.codes)
     scorers = {full_name(name): get_scorer(name) for name in metrics or DEFAULT_METRICS}
     found, notes = [], []
     for name, scorer in scorers.items():
         try:
-            found.append(_measure(name, scorer, y, scores, qid))
+            found.append(_measure(name, scorer, y, scores, qid, lost, held_out=fitted is not None))
         except ValueError as error:
             if metrics:
                 raise
@@ -238,7 +254,9 @@ def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) ->
     return Evaluation(tuple(metrics), f.shape[0], None)
 
 
-def _measure(name: str, scorer: Any, y: Any, scores: Any, qid: Any) -> MeasuredMetric:
+def _measure(
+    name: str, scorer: Any, y: Any, scores: Any, qid: Any, lost: float, *, held_out: bool
+) -> MeasuredMetric:
     if name == "auc":  # one ranking of all rows, which concordance of two classes is
         if qid is not None:
             raise ValueError("auc compares all rows with each other and takes no queries: use concordance.")
@@ -249,33 +267,42 @@ def _measure(name: str, scorer: Any, y: Any, scores: Any, qid: Any) -> MeasuredM
     if np.isnan(per_query.mean):
         raise ValueError(f"{name} is defined in no query: targets or scores are all tied.")
     if qid is not None:
-        interval = _interval_over_queries(per_query, named_metric(name).limits)
+        interval = _interval_over_queries(per_query, named_metric(name).limits, widening(lost) ** 0.5)
         method = "Student's t over queries, no end beyond the range of the metric"
         n_queries = int((~np.isnan(per_query.values)).sum())
     else:
-        interval = _interval_over_rows(y, scores) if name in _SHARES_OF_PAIRS else None
+        interval = _interval_over_rows(y, scores, lost) if name in _SHARES_OF_PAIRS else None
         method, n_queries = "placement values of the rows, in Wilson's form", None
+    method += f", {TRAINED_TOGETHER}" if held_out else ""
     return MeasuredMetric(name, per_query.mean, interval, n_queries, None if interval is None else method)
 
 
-def _interval_over_queries(per_query: PerQuery, bounds: tuple[float, float]) -> tuple[float, float] | None:
+def _interval_over_queries(
+    per_query: PerQuery, bounds: tuple[float, float], wider: float
+) -> tuple[float, float] | None:
     values = per_query.values[~np.isnan(per_query.values)]
     if values.size < 2:
         return None
     if not np.isfinite(bounds).all():
         error = float(values.std(ddof=1)) / values.size**0.5
-        half = float(student.ppf(0.975, values.size - 1)) * error
+        half = wider * float(student.ppf(0.975, values.size - 1)) * error
         return max(bounds[0], values.mean() - half), min(bounds[1], values.mean() + half)
     least, width = bounds[0], bounds[1] - bounds[0]
     low, high = mean_interval((values - least) / width)[1]
+    mean = float(values.mean() - least) / width
+    low, high = max(0.0, mean - wider * (mean - low)), min(1.0, mean + wider * (high - mean))
     return least + width * low, least + width * high
 
 
-def _interval_over_rows(y: Any, scores: Any) -> tuple[float, float]:
+def _interval_over_rows(y: Any, scores: Any, lost: float) -> tuple[float, float]:
     labels, m = np.asarray(y), int(np.shape(y)[0])
     tally = tally_scores(labels, np.asarray(scores), one_group(m))
     levels, codes = np.unique(labels, return_inverse=True)
     strata = codes if levels.size == 2 else np.zeros(m, dtype=np.int64)
     return wilson_interval(
-        tally.share, placement_variance(tally, strata), 4 * tally.n_pairs / m, freedom=freedom_of(labels)
+        tally.share,
+        placement_variance(tally, strata),
+        4 * tally.n_pairs / m,
+        optimism=lost,
+        freedom=freedom_of(labels),
     )

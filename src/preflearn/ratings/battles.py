@@ -66,6 +66,10 @@ class Battles:
         What makes ties likely, the first column a constant, where ties may have a probability of their own.
     cheap, cheap_left : ndarrays of shape (l,) or None
         c - c̄ and φ of judgements by judges that are not trusted (`trusted`); φ is NaN where there are none.
+    rows : ndarray of shape (l,) or None
+        Row numbers in the table, where these are only some of its rows.
+    n_read : int or None
+        How many rows the table had, then.
     """
 
     items: list[Hashable]
@@ -89,6 +93,8 @@ class Battles:
     tie_columns: np.ndarray | None = None
     cheap: np.ndarray | None = None
     cheap_left: np.ndarray | None = None
+    rows: np.ndarray | None = None
+    n_read: int | None = None
 
     @property
     def tie_design(self) -> np.ndarray | None:
@@ -122,6 +128,20 @@ class Battles:
             tie_columns=None if self.tie_columns is None else self.tie_columns[kept],
             cheap=None if self.cheap is None else self.cheap[kept],
             cheap_left=None if self.cheap_left is None else self.cheap_left[kept],
+            rows=None if self.rows is None else self.rows[kept],
+        )
+
+    def of_rows(self, kept: np.ndarray) -> Battles:
+        """Some of the battles, of the items, judges and clusters that they are about, which know their rows."""
+        rows = kept if self.rows is None else self.rows[kept]
+        found = replace(self.take(kept), rows=rows, n_read=self.n_read or len(self))
+        played, pairs = np.unique(found.pairs, return_inverse=True)
+        return replace(
+            found,
+            items=[self.items[k] for k in played],
+            pairs=pairs.reshape(found.pairs.shape),
+            judge=recoded(found.judge),
+            cluster=recoded(found.cluster),
         )
 
     @property
@@ -223,6 +243,13 @@ class Battles:
             joined["margin"] = np.concatenate([self.margin, more.margin])
         if self.tie_columns is not None and more.tie_columns is not None:
             joined["tie_columns"] = np.concatenate([self.tie_columns, more.tie_columns])
+        if self.rows is not None or more.rows is not None:
+            first, second = (np.arange(len(one)) if one.rows is None else one.rows for one in (self, more))
+            read = self.n_read or len(self)
+            joined |= {
+                "rows": np.concatenate([first, read + second]),
+                "n_read": read + (more.n_read or len(more)),
+            }
         counts = Counter(self.outcomes)
         counts.update(more.outcomes)
         return replace(
@@ -236,6 +263,14 @@ class Battles:
             about_names=tuple(dict.fromkeys([*self.about_names, *more.about_names])),
             **joined,
         )
+
+
+def recoded(one: Any) -> Any:
+    """Codes and labels of those labels that are there."""
+    if one is None:
+        return None
+    there, codes = np.unique(one[0], return_inverse=True)
+    return codes, [one[1][k] for k in there]
 
 
 def are_counts(weight: np.ndarray) -> bool:

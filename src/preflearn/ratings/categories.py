@@ -133,7 +133,8 @@ def make_boards(ratings: Ratings, categories: Any, ratio: Any, intervals: bool |
     ):
         if given:
             raise InputError(f"Boards by category {reason}: rate without {{argument}}", argument=argument)
-    labels = tables.read_categories(categories, len(raw))
+    labels = tables.read_categories(categories, raw.n_read or len(raw))
+    labels = labels if raw.rows is None else [labels[row] for row in raw.rows]
     names = list(dict.fromkeys(labels))
     place = {label: k for k, label in enumerate(names)}
     codes = np.array([place[label] for label in labels])

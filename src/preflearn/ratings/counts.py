@@ -19,7 +19,7 @@ from .reading import RowError, read_battles
 if TYPE_CHECKING:
     from .result import Ratings
 
-_COLUMNS = ("a", "b", "winner", "loser", "weight")
+_COLUMNS = ("a", "b", "winner", "loser", "weight", "on_bad")
 # What only the battles themselves can tell.
 OF_ROWS = (
     *("judge", "time", "covariates", "cluster", "ranking", "margin", "half_life"),
@@ -38,7 +38,7 @@ class BattleCounts:
     Parameters
     ----------
     **columns
-        ``a``, ``b``, ``winner``, ``loser`` and ``weight``, as in `preflearn.rate`.
+        ``a``, ``b``, ``winner``, ``loser``, ``weight`` and ``on_bad``, as in `preflearn.rate`.
 
     Notes
     -----
@@ -175,7 +175,7 @@ def count_battles(tables: Iterable[Any], **columns: Any) -> dict[str, list[Any]]
     tables : iterable of data frames or mappings
         For example the parts of a file that is larger than memory.
     **columns
-        ``a``, ``b``, ``winner``, ``loser`` and ``weight``, as in `preflearn.rate`.
+        ``a``, ``b``, ``winner``, ``loser``, ``weight`` and ``on_bad``, as in `preflearn.rate`.
 
     Returns
     -------

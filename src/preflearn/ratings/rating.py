@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ from .trusted import about_prompts, refuse_with_trusted, split_trusted, worth_of
 # What `read_battles` takes.
 _READ = (
     *("a", "b", "winner", "loser", "judge", "time", "weight", "covariates", "cluster", "margin"),
-    *("ties", "first_side", "tie_covariates"),
+    *("ties", "first_side", "tie_covariates", "on_bad"),
 )
 # Fewer judges than this tell too little of how judges differ to be clusters without being asked for.
 _FEW_JUDGES = 10
@@ -59,6 +60,7 @@ def rate(
     first_side: bool | str = False,
     tie_covariates: Sequence[str] = (),
     trusted: Any = None,
+    on_bad: str = "raise",
 ) -> Ratings:
     """Rate items by battles between them: a leaderboard with intervals of ratings and of ranks.
 
@@ -130,6 +132,9 @@ def rate(
         Judges whose judgements are believed, such as people. Those of all others, such as language models, then make
         intervals narrower without biasing them, as far as they agree with the trusted ones about the same battles:
         those of the same pair with the same label of ``cluster`` (or of a column ``prompt`` or ``question_id``).
+    on_bad : {"raise", "skip"}, default="raise"
+        What to do with battles whose label is neither a side, an item of the battle nor a tie: refuse them with their
+        counts, or leave them out and say so.
 
     Returns
     -------
@@ -162,6 +167,7 @@ def rate(
         "a": a, "b": b, "winner": winner, "loser": loser, "judge": judge, "time": time, "weight": weight,
         "covariates": covariates, "cluster": cluster if isinstance(cluster, str) else None, "margin": margin,
         "ties": ties, "first_side": first_side, "tie_covariates": tie_covariates,
+        "on_bad": on_bad,
     }  # fmt: skip
     _check(half_life, alpha, level, time, cluster)
     _check_ties(options, ranking)
@@ -191,7 +197,7 @@ def _rate_trusted(
     if read.cluster is None and prompt is not None:
         read = read_battles(table, **{**options, "cluster": prompt})
         notes.append(about_prompts(prompt))
-    kept, rows = split_trusted(read, trusted)
+    kept = split_trusted(read, trusted)
     if options["cluster"] is None:
         kept = replace(kept, cluster=None, unused=())
     if kept.n_items > MOST_DENSE:
@@ -205,7 +211,7 @@ def _rate_trusted(
     worth, about = worth_of_others(found.strengths, len(read))
     if about[0] != str(worth):
         warnings.warn(about[0], UserWarning, stacklevel=3)
-    return replace(found, trusted=worth, rows=rows, notes=[*found.notes, *notes, *about])
+    return replace(found, trusted=worth, notes=[*found.notes, *notes, *about])
 
 
 def _with_features(read: Battles, features: Any, kernel: Any, item_offsets: Any, alpha: Any) -> Battles:
@@ -228,6 +234,8 @@ def _with_features(read: Battles, features: Any, kernel: Any, item_offsets: Any,
 def _read_rankings(table: Any, ranking: str, options: dict[str, Any], features: Any) -> Battles:
     names = ("a", "b", "winner", "loser", "covariates", "cluster", "margin", "first_side")
     ignored = [name for name in names if options[name]]
+    if options["on_bad"] == "skip":
+        ignored.append("on_bad")
     if features is not None:
         ignored.append("features")
     if ignored:
@@ -265,6 +273,10 @@ def _check_ties(options: dict[str, Any], ranking: str | None) -> None:
     if ties not in ("half", "davidson", "auto"):
         raise InputError(
             f"{{argument}} must be 'half', 'davidson' or 'auto': found {ties!r}", argument="ties"
+        )
+    if options["on_bad"] not in ("raise", "skip"):
+        raise InputError(
+            f"{{argument}} must be 'raise' or 'skip': found {options['on_bad']!r}", argument="on_bad"
         )
     if not isinstance(first_side, (bool, str)):
         raise InputError(
@@ -346,7 +358,7 @@ def rate_counts(
 ) -> Ratings:
     """The ratings of counts, found from those before where there are some."""
     _check(None, alpha, level, None, None)
-    about_ties: dict[str, Any] = {"ties": ties, "first_side": False, "tie_covariates": ()}
+    about_ties: dict[str, Any] = {"ties": ties, "first_side": False, "tie_covariates": (), "on_bad": "raise"}
     _check_ties({**about_ties, "margin": None, "covariates": ()}, None)
     counted = replace(read_battles(table, weight="count", ties=ties), about_names=about_names)
     read = _with_features(counted, features, kernel, item_offsets, alpha)
@@ -487,19 +499,19 @@ def _notes(battles: Battles, alpha: Any, clustered: bool) -> list[str]:
 
 
 def _about_case(what: str, labels: Sequence[Hashable]) -> list[str]:
-    """Names that differ in upper and lower case alone are taken as they are, which may not be what was meant."""
+    """Names that differ in case, spaces or hyphens alone are taken as they are, which may not be what was meant."""
     folded: dict[str, list[Hashable]] = {}
     for label in labels:
         if isinstance(label, str):
-            folded.setdefault(label.casefold(), []).append(label)
+            folded.setdefault(re.sub(r"[\s_-]+", "", label.casefold()) or label, []).append(label)
     alike = [same for same in folded.values() if len(same) > 1]
     if not alike:
         return []
     shown = "; ".join(" and ".join(map(repr, same)) for same in alike[:3])
     more = f" and {len(alike) - 3:,} more" if len(alike) > 3 else ""
     return [
-        f"Names of {what} differ by upper and lower case alone and count as different {what}: {shown}{more}. Are they "
-        "the same? Write them alike."
+        f"Names of {what} differ by case, spaces or hyphens alone and count as different {what}: {shown}{more}. Are "
+        "they the same? Write them alike."
     ]
 
 

@@ -99,6 +99,7 @@ def read_battles(
     ties: str = "half",
     first_side: bool | str = False,
     tie_covariates: Sequence[str] = (),
+    on_bad: str = "raise",
 ) -> Battles:
     """Read a data frame or a mapping of columns; see `preflearn.rate` for the arguments."""
     if isinstance(covariates, str):
@@ -117,11 +118,11 @@ def read_battles(
     items, pairs = _read_items(columns, sides.a, sides.b)
     difference = None if margin is None else _read_margin(columns, margin, sides)
     values = _read_weights(columns, weight) if weight else np.ones(len(pairs))
-    share, outcomes = _read_outcomes(columns, sides, items, pairs, values, difference)
+    share, outcomes, skipped = _read_outcomes(columns, sides, items, pairs, values, difference, on_bad)
     Z = [_read_covariate(columns, str(name), sides, len(share)) for name in covariates]
     if first_side is not False:
         Z = [_read_first_side(columns, first_side, sides, len(share)), *Z]
-    return Battles(
+    read = Battles(
         items,
         pairs,
         share,
@@ -137,11 +138,12 @@ def read_battles(
             name for name in _TELLING if name in columns and name not in (judge, time, cluster, weight)
         ),
         margin=difference,
-        about_names=_about_spaces(columns, (sides.a, sides.b, judge, cluster)),
+        about_names=(*_about_spaces(columns, (sides.a, sides.b, judge, cluster)), *skipped),
         only_margin=margin is not None and sides.by_score and _pair_of(columns, margin, sides) is None,
         ties="half" if ties == "half" else "davidson",
         tie_columns=None if ties == "half" else _read_tie_columns(columns, tie_covariates, len(share)),
     )
+    return read.of_rows(np.flatnonzero(~np.isnan(share))) if skipped else read
 
 
 def columns_of_sides(
@@ -376,16 +378,17 @@ def _read_outcomes(
     pairs: np.ndarray,
     weight: np.ndarray,
     margin: np.ndarray | None = None,
-) -> tuple[np.ndarray, dict[str, int]]:
-    """The share of side a, and how many battles had each outcome."""
+    on_bad: str = "raise",
+) -> tuple[np.ndarray, dict[str, int], tuple[str, ...]]:
+    """The share of side a, how many battles had each outcome, and what was said of those that are skipped."""
     if not sides.by_score:
-        share, outcomes = _read_winners(columns, sides, items, pairs, weight)
+        share, outcomes, skipped = _read_winners(columns, sides, items, pairs, weight, on_bad)
         _refuse_contradiction(share, margin)
-        return share, outcomes
+        return share, outcomes, skipped
     if margin is None:
         margin = np.subtract(*(read_numbers(columns[name], "score") for name in _SCORES))
     share = 0.5 + 0.5 * np.sign(margin)
-    return share, {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
+    return share, {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}, ()
 
 
 def _number_of(which: np.ndarray, weight: np.ndarray) -> int:
@@ -394,13 +397,14 @@ def _number_of(which: np.ndarray, weight: np.ndarray) -> int:
 
 
 def _read_winners(
-    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, dict[str, int]]:
+    columns: dict[str, Column], sides: _Sides, items: list[Hashable], pairs: np.ndarray, weight: np.ndarray,
+    on_bad: str,
+) -> tuple[np.ndarray, dict[str, int], tuple[str, ...]]:  # fmt: skip
     n = pairs.shape[0]
     if sides.winner is None:
         tie = np.zeros(n, dtype=bool) if sides.tie is None else _read_ties(columns[sides.tie])
         share = np.where(tie, 0.5, 1.0)
-        return share, {"won": _number_of(~tie, weight), "tie": _number_of(tie, weight)}
+        return share, {"won": _number_of(~tie, weight), "tie": _number_of(tie, weight)}, ()
     codes, labels = factorised(columns[sides.winner])
     labels = _as_shares(labels)
     place = {item: k for k, item in enumerate(items)}
@@ -408,15 +412,16 @@ def _read_winners(
     if are_shares:
         _refuse_ambiguous(sides, codes, labels, place, pairs)
     share = _shares_of(labels, codes, sides, place, pairs, are_shares)
+    skipped: tuple[str, ...] = ()
     unknown = np.isnan(share)
     if unknown.any():
-        _refuse_labels(sides, codes[unknown], labels, n)
+        skipped = _about_bad_labels(sides, codes[unknown], labels, n, on_bad)
     bad = [
         k for k, label in enumerate(labels) if isinstance(label, str) and label.strip().lower() in _BOTH_BAD
     ]
     both_bad = _number_of(np.isin(codes, bad) & (share == 0.5), weight)
     counts = {name: _number_of(share == y, weight) for name, y in _OUTCOMES.items()}
-    return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}
+    return share, {**counts, "tie": counts["tie"] - both_bad, "both bad": both_bad}, skipped
 
 
 def _as_shares(labels: list[Hashable]) -> list[Hashable]:
@@ -532,15 +537,22 @@ def _word(label: Hashable, sides: _Sides) -> float | None:
     return 0.5 if word in _TIES | _BOTH_BAD else None
 
 
-def _refuse_labels(sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int) -> None:
+def _about_bad_labels(
+    sides: _Sides, codes: np.ndarray, labels: list[Hashable], n: int, on_bad: str
+) -> tuple[str, ...]:
+    """Refuse labels that say nothing, or say that their battles are skipped."""
     counts = Counter("missing" if code < 0 else repr(labels[code]) for code in codes.tolist())
     found = shortened([f"{label} ({count:,})" for label, count in counts.most_common()])
-    raise ValueError(
-        f"Column {sides.winner!r}: {sum(counts.values()):,} of {n:,} battles have a label that is neither a side, "
-        "an item of the battle nor a tie: "
-        f"{found}. Expected {sides.a!r} or {sides.b!r}, 'tie', 'both bad', the name of the item that won, or "
-        "1, 0 and 0.5: leave "
-        "the other battles out."
+    what = (
+        f"Column {sides.winner!r}: {codes.size:,} of {n:,} battles have a label that is neither a side, an item of the "
+        f"battle nor a tie: {found}"
+    )
+    if on_bad == "skip" and codes.size < n:
+        return (f"{what}. They were skipped.",)
+    raise InputError(
+        f"{what}. Expected {sides.a!r} or {sides.b!r}, 'tie', 'both bad', the name of the item that won, or 1, 0 and "
+        "0.5: leave the other battles out",
+        *([] if codes.size == n else [Remedy("on_bad", "skip", "to do so")]),
     )
 
 

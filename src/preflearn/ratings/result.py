@@ -65,7 +65,6 @@ class Ratings:
     options: dict[str, Any]
     notes: list[str] = field(default_factory=list)
     trusted: TrustedJudges | None = None
-    rows: np.ndarray | None = None
     _fragility: dict[int, Fragility] = field(default_factory=dict, init=False, compare=False)
 
     # Strengths and how certain they are
@@ -407,8 +406,8 @@ class Ratings:
     def surprises(self) -> Any:
         """The battles that the model without them found least likely."""
         found = diagnostics.surprises(self.strengths, _SURPRISES)
-        if self.rows is not None:
-            found["row"] = self.rows[found["row"]].tolist()
+        if self.raw.rows is not None:
+            found["row"] = self.raw.rows[found["row"]].tolist()
         return self._frame(found)
 
     @cached_property
@@ -450,10 +449,29 @@ class Ratings:
             from .fragility import find_fragility
 
             found = find_fragility(self.strengths, int(k))
-            # Rows of the table, of which the trusted judgements may be a part.
-            rows = found.battles if self.rows is None else self.rows[found.battles]
-            self._fragility[int(k)] = replace(found, battles=rows)
+            rows = self.raw.rows
+            if rows is not None:
+                found = replace(found, battles=rows[found.battles])
+            self._fragility[int(k)] = found
         return self._fragility[int(k)]
+
+    @cached_property
+    def findings(self) -> list[tuple[str, str, float]]:
+        from .audit import findings
+
+        return findings(self)
+
+    @property
+    def audit(self) -> Any:
+        """What looks wrong: ``defect``, ``finding`` and ``pvalue``.
+
+        Duplicate votes, copied prompts (labels of ``cluster``), bot judges, position bias, self-preference, one model
+        under two names, circles, parts that no battle connects, and times that tell results. Each is reported where
+        chance would look like it in one of 200 sound boards; what needs judges, times or clusters is looked for where
+        these are known.
+        """
+        names = ("defect", "finding", "pvalue")
+        return self._frame({name: [one[k] for one in self.findings] for k, name in enumerate(names)})
 
     # Boards of parts
     # --------------------------------------------------------------------------------------------------

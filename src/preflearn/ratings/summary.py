@@ -16,6 +16,7 @@ from ..report.ratings import (
     shows_groups,
 )
 from ..shown_tables import ShownTable, markdown_text, visible
+from .judges import judge_table
 from .ranks import MOST_COMPARED
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Battles up to which everything is shown without being asked for, of items all pairs of which are compared.
 MOST_BATTLES = 300_000
-_MOST_JUDGES = 20
+_WORST = 3
 _NEXT = 10
 _INTERVALS = (("lower", "upper"), ("rank_lower", "rank_upper"))
 
@@ -63,42 +64,15 @@ def sentences(ratings: Ratings) -> list[str]:
     notes = list(ratings.notes)
     if not is_moderate(ratings):
         return notes
-    found = ratings.diagnostics
-    p = found["transitivity"]["pvalue"]
-    if p < 0.01:
-        circle, example = found["circle"], ""
-        if circle is not None:
-            first, *others = map(visible, circle)
-            example = f", for example {' over '.join([first, *others, first])}"
-        notes.append(
-            f"One strength for each item does not explain all results (p = {p:.1g}){example}: battles depend on "
-            "more than strength, or on each "
-            "other (name a judge or a cluster)."
-        )
-    if found["repeated"]:
-        notes.append(f"{found['repeated']:,} battles repeat an earlier one in every column that was read.")
-    if ratings.raw.judge is not None:
-        notes += _about_judges(ratings)
-    return notes
-
-
-def _about_judges(ratings: Ratings) -> list[str]:
-    from .judges import judge_table
-
-    table, notes = judge_table(ratings.strengths), []
-    for key, words in (("position", "prefer one side"), ("self", "prefer themselves")):
-        guilty = [
-            visible(judge)
-            for judge, p in zip(
-                table["judge"], table.get(f"{key}_p", [1.0] * len(table["judge"])), strict=True
-            )
-            if p < 0.05
-        ]
-        if guilty:
-            more = f" and {len(guilty) - 5} more" if len(guilty) > 5 else ""
-            notes.append(f"Judges that {words} (p < 0.05, corrected): {', '.join(guilty[:5])}{more}.")
-    if np.isfinite(ratings.agreement):
+    # What no battle connects is among the notes already.
+    notes += [text for defect, text, _ in ratings.findings if defect != "disconnected part"]
+    if ratings.raw.judge is not None and np.isfinite(ratings.agreement):
         notes.append(f"Krippendorff's alpha of the judges is {ratings.agreement:.2f}.")
+    if ratings.raw.judge is not None and len(ratings.raw.judge[1]) > _WORST:
+        table = judge_table(ratings.strengths)
+        worst = np.argsort(table["reliability"], kind="stable")[:_WORST]
+        named = [f"{visible(table['judge'][k])} ({table['reliability'][k]:.2f})" for k in worst]
+        notes.append(f"The least reliable judges (1 is average, 0 answers at random): {', '.join(named)}.")
     return notes
 
 
@@ -203,8 +177,9 @@ def page_of(
     """What the page shows."""
     parts = _parts(ratings)
     judges = parts.get("judges")
-    if judges is not None and len(judges["judge"]) > _MOST_JUDGES:
-        order = np.argsort(judges["battles"])[::-1][:_MOST_JUDGES]
+    if judges is not None:
+        # Those first whose judgements are least to be relied on.
+        order = np.argsort(judges["reliability"], kind="stable")
         parts["judges"] = {name: [values[k] for k in order] for name, values in judges.items()}
     counts = {
         "Items": f"{len(ratings.items):,}",

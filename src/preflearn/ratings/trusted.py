@@ -30,7 +30,7 @@ import numpy as np
 
 from ..errors import InputError, Remedy, shortened
 from ..shown_tables import shows_itself
-from .battles import Battles
+from .battles import Battles, recoded
 from .strengths import TrustedStrengths, dense_covariance
 
 # A slope below this many standard errors may as well be nothing.
@@ -73,8 +73,8 @@ class TrustedJudges:
         )
 
 
-def split_trusted(battles: Battles, trusted: Any) -> tuple[Battles, np.ndarray]:
-    """The trusted judgements, with what the others say of the same battles, and their row numbers."""
+def split_trusted(battles: Battles, trusted: Any) -> Battles:
+    """The trusted judgements, with what the others say of the same battles."""
     assert battles.judge is not None
     codes, labels = battles.judge
     is_trusted = _read_trusted(trusted, labels)[codes]
@@ -97,23 +97,17 @@ def split_trusted(battles: Battles, trusted: Any) -> tuple[Battles, np.ndarray]:
     kept = battles.take(rows)
     return replace(
         kept,
-        judge=_recoded(kept.judge),
-        cluster=_recoded(kept.cluster),
+        judge=recoded(kept.judge),
+        cluster=recoded(kept.cluster),
         cheap=off,
         # A pair alone does not say which judgements are about the same battle.
         cheap_left=np.where((cheap[at] > 0) & (battles.cluster is not None), left[pair_of[at]], np.nan),
+        rows=rows if battles.rows is None else battles.rows[rows],
+        n_read=battles.n_read or len(battles),
         outcomes={
             name: int((kept.share == y).sum()) for name, y in (("a won", 1.0), ("b won", 0.0), ("tie", 0.5))
         },
-    ), rows
-
-
-def _recoded(one: Any) -> Any:
-    """Codes of the labels that are there."""
-    if one is None:
-        return None
-    there, codes = np.unique(one[0], return_inverse=True)
-    return codes, [one[1][k] for k in there]
+    )
 
 
 def _read_trusted(trusted: Any, labels: list[Hashable]) -> np.ndarray:

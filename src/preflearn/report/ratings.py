@@ -212,13 +212,17 @@ def render_ratings(page: RatingsPage) -> str:
         name: None if (columns := getattr(page, name)) is None else rows_of(columns)
         for name in ("held_out", "covariates", "judges", "next_battles", "surprises")
     }
+    judges = tables["judges"] or []
+    if judges:
+        tables["judges"] = judges[:_MOST_ROWS]
     boards = [] if page.categories is None else by_category(page.categories)
     tables["board"] = rows_of(page.board, _MOST_ROWS)
     span = _span(page.board)
     return pages.get_template("ratings.html.j2").render(
         page=page, tables=tables, plots=plots, version=__version__, groups=shows_groups(page.board), bar=span,
         categories=[(category, rows[:_MOST_ROWS]) for category, rows in boards],
-        more=max(len(page.board["item"]) - _MOST_ROWS, 0), percent=f"{100 * page.level:g}",
+        more=max(len(page.board["item"]) - _MOST_ROWS, 0),
+        more_judges=max(len(judges) - _MOST_ROWS, 0), percent=f"{100 * page.level:g}",
     )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def solve_streamed(rows: ReducedRows, comparisons: Comparisons, alphas: Sequence
     ----------
     rows : ReducedRows
     comparisons : Comparisons
-        With a symmetric half in closed form.
+        With a symmetric half in closed form, or a factor in blocks.
     alphas : sequence of float
     """
     if len(alphas) == 1 and sums_may_do(rows.factor, comparisons, alphas[0]):
@@ -133,7 +133,7 @@ def _solve_on_kernel(rows: ReducedRows, comparisons: Comparisons, alpha: float) 
     B, rhs = _moments(rows, comparisons, rows.kernel)
 
     def equation() -> BasisEquation:
-        operator = _HalfOperator(rows, comparisons)
+        operator = _operator(rows, comparisons)
         return BasisEquation(operator.times, rows.factor.C, alpha, rows.factor.reciprocal_condition)
 
     return solve_penalised(B, rows.kernel(rows.basis_indices), rhs, equation, alpha)
@@ -147,6 +147,8 @@ def _moments(
     Each thread takes a part of the blocks, so that they meet once. Where r is too large for every thread to have a sum
     of its own, they share the tiles of one sum, block after block.
     """
+    if comparisons.factors_in_blocks:
+        return _factored_moments(rows, comparisons, form)
     r, n_parts = rows.width, _number_of_parts(rows)
     # With a block of r rows, the r × r sum is read and written no more often than the block.
     step = max(r, block_rows(r)) if n_parts == 1 else max(r // 2, block_rows(r) // 4)
@@ -169,6 +171,21 @@ def _moments(
     for A_part, rhs_part in others:
         A += A_part
         rhs += rhs_part
+    return mirror_lower(A), rhs
+
+
+def _factored_moments(
+    rows: ReducedRows, comparisons: Comparisons, form: Callable[[Any], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same as Tᵀ T and Tᵀ t, whose blocks have to come in their order."""
+    r = rows.width
+    A, rhs = (
+        np.zeros((r, r), dtype=rows.dtype, order="F"),
+        np.zeros((r, comparisons.n_outputs), dtype=rows.dtype),
+    )
+    for T, t in comparisons.factor_blocks(form, max(r, block_rows(r))):
+        A = add_gram(A, T, T)
+        rhs += T.T @ t.astype(rows.dtype, copy=False)
     return mirror_lower(A), rhs
 
 
@@ -211,8 +228,7 @@ def solve_iteratively(
         ``weights`` is β on the independent basis vectors.
     """
     C, dtype = rows.factor.C, rows.dtype
-    operator: _HalfOperator | _LaplacianOperator
-    operator = (_HalfOperator if comparisons.has_half else _LaplacianOperator)(rows, comparisons)
+    operator = _operator(rows, comparisons)
     factor = _preconditioner(rows, comparisons, alpha, np.random.default_rng(random_state))
 
     def system(w: np.ndarray) -> np.ndarray:
@@ -230,6 +246,10 @@ def solve_iteratively(
     )
     beta = solve_triangular(C, result.weights, lower=True, trans="T", check_finite=False)
     return ConjugateGradientResult(beta, result.n_iter, result.residual, result.converged)
+
+
+def _operator(rows: ReducedRows, comparisons: Comparisons) -> _HalfOperator | _LaplacianOperator:
+    return (_HalfOperator if comparisons.has_half else _LaplacianOperator)(rows, comparisons)
 
 
 class _HalfOperator:

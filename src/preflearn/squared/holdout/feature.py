@@ -42,6 +42,7 @@ from .base import (
     directions_outside,
     each_fold,
     intercept_of_rest,
+    leave_with_their_queries,
     n_columns_at_most,
     orthonormal,
     refuse_without_basis,
@@ -405,6 +406,8 @@ class FeatureHoldOut(_WithoutPreferences):
         At an alpha that is small compared with the rounding of the features, only the small systems show which
         directions vanish.
         """
+        if self.comparisons.drops_densely and not leave_with_their_queries(self.comparisons, fold):
+            return True
         n, k = self.s.shape[0], self._n_columns(fold)
         if k > n or min(alphas) < LEAST_CONDITION * self.size:
             return k > n

@@ -67,12 +67,33 @@ class Moments:
             return self._without_ranked(fold)
         if leave_with_their_queries(self.comparisons, fold) and not self.comparisons.has_half:
             # No columns N: those of a whole query would be the eigenvectors of its Laplacian.
-            rows = np.ascontiguousarray(self.features[fold], dtype=np.float64)
-            lost, g = feature_moments(rows, self.comparisons.take(fold))
+            lost, g = self._of_rows(fold)
             return self.A - lost, self.c - g, 1.0
+        if self.comparisons.drops_densely:
+            return self._without_parts(fold)
         Y, signs, change, scale = self.removed_rows.removal(fold)
         lost = subtract_gram(np.array(self.A, order="F"), Y.astype(np.float64, copy=False), signs)
         return mirror_lower(lost), self.c - change, scale
+
+    def _without_parts(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """The same from the moments of what remains of the queries that lose rows, and of those that lose none."""
+        queries, every = self.comparisons.queries, np.arange(self.comparisons.n_rows)
+        assert queries is not None
+        touched = np.isin(queries.codes, queries.codes[fold])
+        A, c = np.zeros_like(self.A), np.zeros_like(self.c)
+        if not touched.all():
+            lost, g = self._of_rows(np.flatnonzero(touched))
+            A, c = self.A - lost, self.c - g
+        rest = np.setdiff1d(every[touched], fold)
+        if rest.size:
+            kept, g = self._of_rows(rest)
+            A, c = A + kept, c + g
+        return A, c, 1.0
+
+    def _of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A and c of some rows, as if there were no others."""
+        features = np.ascontiguousarray(self.features[rows], dtype=np.float64)
+        return feature_moments(features, self.comparisons.take(rows))
 
     def _without_ranked(self, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """The same for a global ranking, where A = κ² Σ (φ - μ)(φ - μ)ᵀ, and likewise c.

@@ -87,7 +87,8 @@ class Inputs:
             if not on_device:
                 sizes |= {
                     "n_basis": self.feature_map.rank_,
-                    "block_fits": self.block_bytes <= routes.MEMORY,
+                    "block_fits": self.block_bytes <= routes.MEMORY
+                    or all(task.factors_in_blocks for task in tasks),
                 }
         if self.kernel.is_precomputed:
             return Workload(purpose, self.n_rows, 0, **sizes)

@@ -30,7 +30,9 @@ class ReducedSet(Representation):
         factor = self.inputs.feature_map.factor_
         if factor.C.dtype == np.float32 and not factor.well_conditioned:
             return self._solve_in_double(alpha, with_mean)
-        if self.inputs.block_bytes > _STORED_BYTES and all(task.has_half for task in self.tasks):
+        if self.inputs.block_bytes > _STORED_BYTES and all(
+            task.has_half or task.factors_in_blocks for task in self.tasks
+        ):
             return self._solve_in_blocks(alpha, with_mean)
         return self._solve_stored(alpha, with_mean)
 
