@@ -36,6 +36,7 @@ MetricsOption = Annotated[
 ]
 
 
+# Long: most of it declares the options of the command.
 def evaluate(
     context: typer.Context,
     model: RankerPath,
@@ -72,9 +73,8 @@ def evaluate(
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop,
-        unused=["item", "weight", "prompt"],
-    )  # fmt: skip
+        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight", "prompt"]
+    )
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
@@ -90,13 +90,13 @@ def evaluate(
         tell(f"reading {data[0].name}")
         rows = read_known(model, data, reading)
         tell("scoring and measuring")
-        n_rows = None if rows.kept is not None else len(rows)
-        scores, note = model_files.scores_of_ranker(model, data, replace(reading, skip_bad=False), n_rows)
-        scores = scores if rows.kept is None else rows.of_kept(scores)
+        scores, note = model_files.scores_of_ranker(
+            model, data, replace(reading, skip_bad=False), rows.n_read
+        )
 
         from ..model_selection import evaluate_scores
 
-        found = evaluate_scores(rows.y, scores, rows.qid, metrics=metrics)
+        found = evaluate_scores(rows.y, rows.of_kept(scores), rows.qid, metrics=metrics)
     found = replace(found, notes=(*filter(None, (note, rows.left_out)), *warned, *found.notes))
     if as_json:
         print_json({"model": str(model), **found.to_dict()})

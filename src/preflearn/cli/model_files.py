@@ -47,14 +47,14 @@ class Rows:
     kept: np.ndarray | None = None
     left_out: str = ""
 
+    @property
+    def n_read(self) -> int:
+        """Rows of the files."""
+        return len(self) if self.kept is None else self.kept.size
+
     def of_kept(self, scores: np.ndarray) -> np.ndarray:
-        """The scores of these rows among those of all rows of the file."""
-        assert self.kept is not None
-        if scores.shape != self.kept.shape:
-            raise ValueError(
-                f"{scores.shape[0]:,} scores for {self.kept.size:,} rows of data: expected one each."
-            )
-        return scores[self.kept]
+        """The scores of these rows among those of all rows of the files."""
+        return scores if self.kept is None else scores[self.kept]
 
     def __len__(self) -> int:
         return self.X.shape[0] if hasattr(self.X, "shape") else len(next(iter(self.X.values())))
