@@ -58,6 +58,53 @@ def automatic():
 
 
 @picture
+def ratings():
+    from preflearn import rate
+
+    rng = np.random.default_rng(0)
+    names, strength = (
+        np.array(["ada", "bo", "cy", "di", "eve", "flo"]),
+        np.array([1.2, 0.6, 0.5, 0.0, -0.8, -1.5]),
+    )
+    a = rng.integers(0, 6, 600)
+    b = (a + rng.integers(1, 6, 600)) % 6
+    won = rng.random(600) < 1 / (1 + np.exp(-(strength[a] - strength[b])))
+    battles = {"model_a": names[a], "model_b": names[b], "winner": np.where(won, "model_a", "model_b")}
+    found = rate(battles)
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.4))
+    found.plot("ratings", ax=axes[0])
+    found.plot("ranks", ax=axes[1])
+    return figure
+
+
+@picture
+def score_tables():
+    from preflearn import leaderboard
+
+    rng = np.random.default_rng(0)
+    skill, hard = np.array([2.0, 1.8, 1.7, 1.0, 0.0]), rng.normal(0, 2, 12)
+    scores = {"model": ["ada", "bo", "cy", "di", "eve"]}
+    for task in range(12):
+        scores[f"task {task + 1}"] = 50 + 4 * skill + 4 * hard[task] + 2 * rng.normal(size=5)
+    board = leaderboard(scores)
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.2), sharey=True)
+    y = np.arange(5)
+    for ax, (middle, low, high, what) in zip(
+        axes,
+        (
+            ("mean", "lower", "upper", "mean over tasks, with its interval"),
+            ("rank", "rank_lower", "rank_upper", "rank, all intervals together"),
+        ),
+        strict=True,
+    ):
+        sides = [board[middle] - board[low], board[high] - board[middle]]
+        ax.errorbar(board[middle], y, xerr=sides, fmt="o", color=BLUE)
+        ax.set(xlabel=what, yticks=y, yticklabels=board["item"])
+    axes[0].invert_yaxis()
+    return figure
+
+
+@picture
 def clicks():
     from preflearn.preferences import position_propensities
 

@@ -34,6 +34,7 @@ NAMES = [
     "transductive",
     "ppi",
     "ppi-cross",
+    "leaks",
     "order-benchmarks",
     "order-sentiment",
     "order-housing",

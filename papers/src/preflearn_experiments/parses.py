@@ -302,21 +302,26 @@ def _reduced_sets(
     return figure, times
 
 
-def _by_sentence(method: str, found: Sequence[dict[str, Any]], draws: list[Draw]) -> dict[int, float]:
-    """Error of each sentence, mean over the draws that tested it."""
+def mean_by_sentence(
+    errors: Sequence[list[float | None]], tested: Sequence[Sequence[int]]
+) -> dict[int, float]:
+    """Error of each sentence, mean over the draws that tested it; ``tested`` are the sentences of each draw."""
     values: dict[int, list[float]] = {}
-    for one, draw in zip(found, draws, strict=True):
-        for number, error in zip(draw.tested.tolist(), one[method]["errors"], strict=True):
+    for of_draw, numbers in zip(errors, tested, strict=True):
+        for number, error in zip(numbers, of_draw, strict=True):
             if error is not None:
                 values.setdefault(number, []).append(error)
-    return {number: float(np.mean(errors)) for number, errors in values.items()}
+    return {number: float(np.mean(several)) for number, several in values.items()}
 
 
 def _row(method: str, found: Sequence[dict[str, Any]], draws: list[Draw]) -> dict[str, Any]:
     of_draws = [known(one[method]["errors"]) for one in found]
     p, at_level = None, None
     if method != _BEST:
-        ours, best = (_by_sentence(name, found, draws) for name in (method, _BEST))
+        tested = [draw.tested.tolist() for draw in draws]
+        ours, best = (
+            mean_by_sentence([one[name]["errors"] for one in found], tested) for name in (method, _BEST)
+        )
         p = signed_rank_test(list(ours.values()), list(best.values())).pvalue
         tests = [signed_rank_test(known(one[method]["errors"]), known(one[_BEST]["errors"])) for one in found]
         at_level = f"{sum(test.pvalue < 0.05 for test in tests)} of {len(tests)}"

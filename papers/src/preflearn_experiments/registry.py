@@ -129,6 +129,12 @@ _TABLE = (
         ("ppi_corpora",),
     ),
     Experiment(
+        "leaks",
+        "leaks",
+        "dependent rows divided and held out whole: patients, parses of a sentence, pairs of a document",
+        ("clinical_repeated", "parse_ranking", "ppi_corpora"),
+    ),
+    Experiment(
         "order-benchmarks",
         "order_benchmarks",
         "regression with order preferences on benchmark data",

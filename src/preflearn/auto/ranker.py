@@ -20,7 +20,6 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import named_cures, read_scores
 from ..errors import DependenceWarning
 from ..learners.base import RankerMixin
-from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
 from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
@@ -422,21 +421,6 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
 
     def _scores_in_queries(self, X: Any, qid: Any) -> Any:
         return self.predict(X, qid=qid)
-
-    def score(self, X, y, *, qid=None, sample_weight=None) -> float:
-        """Concordance: the share of untied pairs inside queries that are ordered as in y, averaged over queries.
-
-        Parameters
-        ----------
-        X, qid : as in predict
-        y : array-like of shape (m,)
-        sample_weight : array-like of shape (m,), optional
-
-        Returns
-        -------
-        float
-        """
-        return concordance(y, self.predict(X, qid=qid), qid, sample_weight=sample_weight)
 
     @property
     def _looks_at_query(self) -> bool:

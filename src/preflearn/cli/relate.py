@@ -236,7 +236,8 @@ class _Relation:
         from ..relations import KroneckerRLSCV
 
         model = KroneckerRLSCV(self.alphas, hold_out=setting, keep_predictions=True, **self.kernels)
-        return model.fit_pairs_of(*self.objects, *self.labels)
+        (rows, columns), (row, column, y) = self.objects, self.labels
+        return model.fit_pairs_of(rows, columns, row, column, y)
 
     def settings(self) -> list[Any]:
         import numpy as np

@@ -342,9 +342,9 @@ class PreferenceJudge:
         else:
             share = value + self.off
             variance = mean_interval(right, owners)[0]
-            low, high = wilson_interval(
-                share, variance, owners.n_groups, optimism=lost, freedom=owners.n_groups - 1
-            )
+            # Where all are right (or wrong), nothing is known about how much those of a group resemble each other.
+            most = owners.n_groups if share in (0.0, 1.0) else n
+            low, high = wilson_interval(share, variance, most, optimism=lost, freedom=owners.n_groups - 1)
             variance *= widening(lost)
             interval = low - self.off, high - self.off
             method = f"Wilson's form for a share of independent {of}, {TRAINED_TOGETHER}"

@@ -266,6 +266,12 @@ class _Data:
             return np.zeros(self.n_rows, dtype=np.int64)
         return (self.order == values[1]).astype(np.int64)
 
+    @property
+    def scarce(self) -> np.ndarray:
+        """The labels that limit what is known: the events where most times are censored, otherwise the order."""
+        few = self.events is not None and 2 * np.count_nonzero(self.events) < self.n_rows
+        return self.events * 1.0 if few and self.events is not None else self.order
+
     def require_classes(self, method: str) -> None:
         if method == "leave-pair-out" and not self.can_leave_pairs():
             raise ValueError(
@@ -329,7 +335,7 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
     lost = 0.0
     if method == "averaged":
         lost = optimism_inside(data.order, scores, data.fitted(), folds.codes)
-    variance, interval = interval_of_one_ranking(tally, data.order, lost, data.owners)
+    variance, interval = interval_of_one_ranking(tally, data.scarce, lost, data.owners)
     return PerformanceEstimate(
         value=tally.share,
         interval=interval,
@@ -378,7 +384,7 @@ def _caution(data: _Data) -> str:
 
 def _leave_pair_out(data: _Data, random: np.random.RandomState, n_splits: int) -> PerformanceEstimate:
     tally, tournament, lost = _hold_out_pairs(data)
-    variance, interval = interval_of_one_ranking(tally, data.order, lost, data.owners)
+    variance, interval = interval_of_one_ranking(tally, data.scarce, lost, data.owners)
     pairs = f"{tally.n_pairs} pairs of {data.n_rows} rows"
     if data.measure == "AUC":
         n_negative, n_positive = np.bincount(data.classes)

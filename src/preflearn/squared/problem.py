@@ -489,9 +489,14 @@ def _factored_moments(features: np.ndarray, comparisons: Comparisons) -> tuple[n
     """The same by T and t of `Comparisons.least_squares`: both vanish in a direction that is hardly compared."""
     width = features.shape[1]
     require_memory(width * width * 8, f"a matrix of {width} × {width} for the primal form")
-    T, t = comparisons.least_squares(features)
     A = np.zeros((width, width), dtype=features.dtype, order="F")
-    return mirror_lower(add_gram(A, T, T)), feature_moment(T, t)
+    c = np.zeros((width, comparisons.n_outputs), dtype=features.dtype)
+    parts: Any = [comparisons.least_squares(features)] if not comparisons.factors_in_blocks else None
+    n_rows = block_rows(width, features.itemsize, _CENTRED_BLOCK_BYTES)
+    for T, t in parts or comparisons.factor_blocks(features.__getitem__, n_rows):
+        A = add_gram(A, T, T)
+        c += feature_moment(T, t)
+    return mirror_lower(A), c
 
 
 def gram_times(features, comparisons: Comparisons, w: np.ndarray) -> np.ndarray:

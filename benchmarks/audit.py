@@ -1,0 +1,123 @@
+"""Where do the figures of the pages come from? Each page, with the scripts and results that it names.
+
+    python benchmarks/audit.py             # the table, and what is wrong
+    python benchmarks/audit.py --sections  # also each section that has measured figures and names no source
+
+A page must not name a script or a file of results that is not there, and a script that a page names must have results
+(`tests/test_benchmarks.py`). Results say by which command, when, at which commit and with which version they were
+measured; those of another version than the library's are listed as old.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from preflearn import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+SCRIPT = re.compile(r"(?:python )?benchmarks/(?!results)([a-z_]+)\.py")
+RESULT = re.compile(r"benchmarks/results/([a-z_0-9]+)\.json")
+# Other sources of a figure: an experiment, a test, or a program on the page itself.
+SOURCE = re.compile(
+    r"benchmarks/|preflearn reproduce|python -m contracts|tests/test_|```pycon|```console|>>> "
+)
+# A figure that somebody measured: a decimal in a table, seconds, a share, or a ratio.
+FIGURE = re.compile(r"\|[^|\n]*\d\.\d[^|\n]*\||\d(?:\.\d+)? (?:s|ms|µs|×|GB|%)(?![a-z])")
+
+
+def pages() -> list[Path]:
+    return [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/user_guide").glob("*.md")),
+    ]
+
+
+def sections(text: str) -> Iterator[tuple[str, str]]:
+    """Headings with what stands below them, code aside from its first line."""
+    title, lines = "", []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            yield title, "\n".join(lines)
+            title, lines = line.strip("# "), []
+        lines.append(line)
+    yield title, "\n".join(lines)
+
+
+def results_of(script: str) -> list[Path]:
+    """Files that a script has written: of its own name, or beginning with it."""
+    return [path for path in RESULTS.glob("*.json") if re.fullmatch(rf"{script}(_[a-z0-9_]+)?", path.stem)]
+
+
+def missing(page: Path) -> list[str]:
+    """What the page names and is not there."""
+    text = page.read_text(encoding="utf-8")
+    scripts = sorted(set(SCRIPT.findall(text)))
+    return [
+        *(
+            f"benchmarks/{name}.py is not there"
+            for name in scripts
+            if not (ROOT / f"benchmarks/{name}.py").exists()
+        ),
+        *(f"benchmarks/{name}.py has no committed results" for name in scripts if not results_of(name)),
+        *(
+            f"benchmarks/results/{name}.json is not there"
+            for name in sorted(set(RESULT.findall(text)))
+            if not (RESULTS / f"{name}.json").exists()
+        ),
+    ]
+
+
+def state(path: Path) -> tuple[str, list[str]]:
+    """With which version results were measured, and which of their limits they do not keep."""
+    content: dict[str, Any] = json.loads(path.read_text())
+    results = content.get("results", [])
+    if not isinstance(results, list):
+        results = [results]
+    versions = {row["measured"]["version"] for row in results if isinstance(row, dict) and "measured" in row}
+    versions = versions or {content.get("machine", content).get("versions", {}).get("preflearn", "unknown")}
+    unmet = [
+        f"{row.get('question', '')}: {name} {row['ratios'][name]:.2f}, limit {limit}"
+        for row in results
+        if isinstance(row, dict) and "limits" in row and "ratios" in row
+        for name, limit in row["limits"].items()
+        if row["ratios"].get(name, 0) > limit
+    ]
+    return ", ".join(sorted(versions)), unmet
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sections", action="store_true")
+    show_sections = parser.parse_args().sections
+    wrong, unsourced = 0, 0
+    for page in pages():
+        for problem in missing(page):
+            wrong += 1
+            print(f"{page.relative_to(ROOT)}: {problem}")
+        for title, text in sections(page.read_text(encoding="utf-8")):
+            if FIGURE.search(text) and not SOURCE.search(text):
+                unsourced += 1
+                if show_sections:
+                    print(f"{page.relative_to(ROOT)}: '{title}' has figures and names no source")
+    old = []
+    for path in sorted(RESULTS.glob("*.json")):
+        measured, unmet = state(path)
+        if measured != __version__:
+            old.append(f"{path.stem} ({measured})")
+        for line in unmet:
+            print(f"{path.name}: limit not met: {line}")
+    print(f"\nmeasured with another version than {__version__}: {', '.join(old) or 'none'}")
+    print(f"{wrong} files that pages name are missing, {unsourced} sections have figures and name no source")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
