@@ -141,8 +141,8 @@ def test_all_faults_of_a_file_in_one_line(call, tmp_path):
     path = write(tmp_path / "v.csv", columns)
     status, out, err = call("train", path, *ROLES, "-o", tmp_path / "m.preflearn", "--drop", "colours")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    for said in ("4 problems", "--drop asks for column 'colours'", "(line 2 ('good'))", "missing targets (line 3)",
-                 "missing queries (line 6)"):  # fmt: skip
+    for said in ("4 problems", "--drop asks for column 'colours'", "(line 2 ('good'))", "1 missing target (line 3)",
+                 "1 missing query (line 6)"):  # fmt: skip
         assert said in err
     assert [one.name for one in tmp_path.iterdir()] == ["v.csv"]
 

@@ -505,8 +505,8 @@ def bad_tables() -> dict:
         "text": ({"target": y, "qid": qid, "colour": ["red"] * n}, [], "'colour' has one value. Add a column"),
         "no target": ({"grade": y, "qid": qid, "x": x}, [], "--target"),
         "no feature": ({"target": y, "qid": qid}, [], "no column is left"),
-        "missing target": ({"target": ["", *y[1:]], "qid": qid, "x": x}, [], "missing targets (line 2)"),
-        "missing query": ({"target": y, "qid": ["", *qid[1:]], "x": x}, [], "missing queries (line 2)"),
+        "missing target": ({"target": ["", *y[1:]], "qid": qid, "x": x}, [], "1 missing target (line 2)"),
+        "missing query": ({"target": y, "qid": ["", *qid[1:]], "x": x}, [], "1 missing query (line 2)"),
         "missing option": (fine, ["--read", "missing=0"], "LETOR"),
         "words as targets": ({"target": ["high", *y[1:]], "qid": qid, "x": x}, [], "(line 2 ('high'))"),
         "three problems": (

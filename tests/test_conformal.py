@@ -220,7 +220,10 @@ def test_another_coverage_without_refitting() -> None:
     assert sizes[np.searchsorted(coverages, 0.9)] == pytest.approx(sure.set_sizes_.mean())
     assert sure.plot_set_sizes().get_xlabel() == "coverage"
     assert "9 of 10 new queries" in sure.summary()
-    assert f"show {sure.set_sizes_.mean():.2g} of {len(qid) / 60:.3g} items on average" in sure.summary()
+    assert (
+        f"show {sure.set_sizes_.mean():.1f} of {len(qid) / 60:.1f} items".replace(".0 ", " ")
+        in sure.summary()
+    )
 
 
 def test_probabilities_of_an_order() -> None:

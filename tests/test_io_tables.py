@@ -616,7 +616,7 @@ def test_any_bytes_are_a_table_or_one_error(tmp_path_factory, body, header):
         (b"target\n1\n", "no column is left"),
         (b'a,target\n"1,2\n', "never closed"),
         (b"a;b;target\n1;2\n3;4;5\n", "divides unevenly. Pass delimiter=';'"),
-        (b"a,target\n1,inf\n2,3\n", "neither numbers nor yes/no"),
+        (b"a,target\n1,inf\n2,3\n", "neither a number nor yes/no"),
         (
             b"a,target\n1,good\n2,bad\n3,ok\n4,bad\n",
             r"\(line 2 \('good'\), line 3 .*: targets are numbers, higher is better. Write 0, 1, 2 for 'bad', 'good', "
@@ -656,3 +656,62 @@ def test_cells_come_back_as_they_are(tmp_path_factory, columns):
         else:
             expected = [np.nan if cell in ("", "-") else float(cell) for cell in cells]
             np.testing.assert_array_equal(found, expected)
+
+
+# Rows whose target is missing or unreadable ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("targets", "bad", "y"),
+    [
+        (["1", "", "2", "n.b.", "0"], [1, 3], [1, 2, 0]),
+        (["yes", "no", "maybe", "no", "NA"], [2, 4], [1, 0, 0]),
+        (["1,5", "0,5", "2,5", "?", "1"], [3], [1.5, 0.5, 2.5, 1]),
+        (["1", "2", "0", "1", "2"], [], [1, 2, 0, 1, 2]),
+    ],
+)
+def test_bad_rows_are_left_out_where_that_is_asked_for(tmp_path, targets, bad, y):
+    """As from the file without these rows, with their number and their lines in a warning."""
+    rows = [f"s{k // 2}\ti{k}\t{k}\tx{k % 2}\t{target}" for k, target in enumerate(targets)]
+    path, clean = tmp_path / "bad.tsv", tmp_path / "clean.tsv"
+    head = "qid\titem\tprice\tkind\ttarget"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    clean.write_text("\n".join([head, *(row for k, row in enumerate(rows) if k not in bad)]) + "\n")
+    if not bad:
+        assert read_table(path, on_bad="skip").kept is None
+        return
+    with pytest.raises(ValueError, match=r"on_bad='skip' to leave these rows out") as refused:
+        read_table(path)
+    with pytest.warns(UserWarning, match=rf"{len(bad)} rows? (was|were) left out of 5") as told:
+        found = read_table(path, on_bad="skip")
+    for k in bad:
+        assert f"line {k + 2}" in str(told[0].message) and f"line {k + 2}" in str(refused.value)
+    expected = read_table(clean)
+    assert found.y.tolist() == expected.y.tolist() == y
+    assert found.qid.tolist() == expected.qid.tolist()
+    assert found.item_names.tolist() == expected.item_names.tolist()
+    assert {name: values.tolist() for name, values in found.columns.items()} == {
+        name: values.tolist() for name, values in expected.columns.items()
+    }
+    kept = [k for k in range(5) if k not in bad]
+    assert np.flatnonzero(found.kept).tolist() == kept
+    assert found.place(len(found) - 1) == f"line {kept[-1] + 2}"
+
+
+def test_what_is_not_a_few_bad_rows_is_refused(tmp_path):
+    path = tmp_path / "words.csv"
+    path.write_text("price,target\n1,good\n2,bad\n3,1\n")
+    with pytest.raises(ValueError, match="2 values that are neither numbers nor yes/no") as refused:
+        read_table(path, on_bad="skip")
+    assert "on_bad" not in str(refused.value)
+    path.write_text("price,target\n1,\n2,\n")
+    with pytest.raises(ValueError, match="2 missing targets"):
+        read_table(path, on_bad="skip")
+    for options, named in (
+        ({"allow_unknown": True}, "allow_unknown=True"),
+        ({"target": None}, "target=None"),
+    ):
+        with pytest.raises(ValueError, match=f"on_bad='skip'.*{named}"):
+            read_table(path, on_bad="skip", **options)
+    with pytest.raises(ValueError, match="'raise' or 'skip'"):
+        read_table(path, on_bad="drop")

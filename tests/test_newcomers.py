@@ -71,6 +71,37 @@ def test_with_a_messy_table(ok, call):
     train = ("train", "liste.csv", "--target", "note", "--query", "Sitzung", *FAST, "--json")
     assert "Verweildauer" in json.loads(ok(*train, "--report", "r.html"))["verdict"]
     honest = json.loads(ok(*train, "--drop", "Verweildauer"))
+    lines[5], lines[9] = lines[5][:-1], lines[9][:-1] + "n.b."
+    Path("liste.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    status, _, err = call(*train)
+    assert status == 2 and "line 6" in err and "line 10 ('n.b.')" in err and "--skip-bad" in err
+    notes = " ".join(json.loads(ok(*train, "--skip-bad", "--report", "r.html"))["notes"])
+    assert "2 rows were left out of 120" in notes and "line 6" in notes and "('n.b.')" in notes
+    assert "2 rows were left out of 120" in Path("r.html").read_text()
+    evaluated = ok("evaluate", "liste.preflearn", "liste.csv", "--skip-bad", "--json")
+    assert "2 rows were left out" in evaluated
+    ok("predict", "liste.preflearn", "liste.csv", "-o", "scores.csv")
+    known = json.loads(evaluated)["metrics"]
+    assert (
+        json.loads(
+            ok(
+                "evaluate",
+                "scores.csv",
+                "liste.csv",
+                "--target",
+                "note",
+                "--query",
+                "Sitzung",
+                "--skip-bad",
+                "--json",
+            )
+        )["metrics"]
+        == known
+    )
+    lines = Path("scores.csv").read_text().splitlines()
+    Path("scores.csv").write_text("\n".join([*lines, lines[-1]]))
+    status, _, err = call("evaluate", "scores.csv", "liste.csv", "--target", "note", "--skip-bad")
+    assert status == 2 and "121 scores for 120 rows" in err
     assert honest["leaks"] == [] and honest["estimate"]["value"] < 0.95
     assert "Preis" in honest["influence"]["names"]
 
@@ -156,10 +187,24 @@ def test_from_scikit_learn():
     save_model(search.best_estimator_, "model.preflearn")
     ranks = load_model("model.preflearn").rank(X, qid=qid)
     assert (ranks[qid == qid[0]] == 1).sum() == 1
+    for name in ("group", "eval_set"):  # as LightGBM and XGBoost take them
+        with pytest.raises(TypeError, match="qid=np.repeat" if name == "group" else "cross-validation"):
+            RankRLS().fit(X, y, **{name: sizes})
     broken = X.copy()
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="AutoRanker accepts missing values"):
         RankRLS().fit(broken, y, qid=qid)
+
+
+def test_from_choix():
+    """A list of pairs, the winner first, is a list of battles."""
+    from preflearn import rate
+
+    pairs = [(0, 1), (1, 2), (0, 2), (2, 1), (0, 1)]
+    named = rate({"winner": [a for a, _ in pairs], "loser": [b for _, b in pairs]})
+    for given in (pairs, np.array(pairs)):
+        assert rate(given).scores == named.scores
+    assert rate([("tea", "milk"), ("milk", "tea"), ("tea", "rum")]).table["item"][0] == "tea"
 
 
 def test_in_a_notebook():

@@ -19,6 +19,7 @@ from preflearn.relations import (
     TwoStepRLS,
     TwoStepRLSCV,
     cross_val_predict,
+    incomplete,
 )
 from preflearn.relations.complete import cauchy_factors
 from strategies import examples
@@ -569,3 +570,47 @@ def test_a_rule_for_gamma_is_worked_out_from_the_objects_of_its_side(tmp_path):
     save_model(model, tmp_path / "m.preflearn")
     loaded = load_model(tmp_path / "m.preflearn")
     np.testing.assert_array_equal(loaded.predict(rows, columns), model.predict(rows, columns))
+
+
+@pytest.mark.parametrize("pairwise", ["kronecker", "cartesian"])
+@pytest.mark.parametrize("compare", [None, "rows", "columns"])
+@pytest.mark.parametrize("hold_out", ["entries", "rows"])
+def test_iterations_in_the_modes_of_the_sides_equal_a_factorisation(pairwise, compare, hold_out, monkeypatch):
+    rng = np.random.default_rng(3)
+    rows, columns = rng.normal(size=(14, 3)), rng.normal(size=(11, 2))
+    Y = np.where(rng.random((14, 11)) < 0.4, np.nan, rows @ rng.normal(size=(3, 2)) @ columns.T)
+    Y += 0.3 * rng.normal(size=Y.shape)
+    alphas = [1e-3, 0.1, 10.0]
+    options = {"row_kernel": "rbf", "compare": compare, "pairwise": pairwise}
+
+    def search():
+        model = KroneckerRLSCV(alphas, hold_out=hold_out, cv=3, keep_predictions=True, tol=1e-10, **options)
+        return model.fit(rows, columns, Y)
+
+    direct = search()
+    monkeypatch.setattr(incomplete, "_FEW_PAIRS", 0)
+    counted = []
+    real = incomplete.KnownPairs._solve_in_modes
+    monkeypatch.setattr(
+        incomplete.KnownPairs,
+        "_solve_in_modes",
+        lambda self, *a, **b: counted.append(1) or real(self, *a, **b),
+    )
+    found = search()
+    assert len(counted) == 3 * len(alphas) + 1
+    np.testing.assert_allclose(found.cv_predictions_, direct.cv_predictions_, atol=1e-4)
+    assert found.alpha_ == direct.alpha_
+    new = rng.normal(size=(5, 3)), rng.normal(size=(4, 2))
+    if pairwise == "kronecker":
+        np.testing.assert_allclose(found.predict(*new), direct.predict(*new), atol=1e-4)
+    np.testing.assert_allclose(found.predict(rows, columns), direct.predict(rows, columns), atol=1e-4)
+
+
+def test_long_hold_outs_of_known_pairs_say_how_long(monkeypatch):
+    rng = np.random.default_rng(3)
+    Y = np.where(rng.random((14, 11)) < 0.4, np.nan, rng.normal(size=(14, 11)))
+    monkeypatch.setattr(incomplete, "LONG", 0.0)
+    with pytest.warns(
+        UserWarning, match=r"3 folds × 2 alphas of \d+ known labels are expected to take under"
+    ):
+        KroneckerRLSCV([0.1, 1.0], cv=3).fit(rng.normal(size=(14, 3)), rng.normal(size=(11, 2)), Y)

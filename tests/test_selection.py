@@ -501,7 +501,7 @@ def test_pairs_over_several_alphas_equal_refitting(seed, representation, learner
 def test_pairs_with_groups_and_by_refitting():
     groups = np.arange(M) // 2
     pairs = [[0, 5], [3, 9], [10, 2]]
-    for learner in (RankRLS(kernel="rbf"), RankSVM(tol=1e-9)):
+    for learner in (RankRLS(kernel="rbf"), RankSVM(tol=1e-12)):
         _, found = HeldOut(learner, X, Y, groups=groups).pairs([0.5, 5.0], pairs=pairs)
         for k, alpha in enumerate([0.5, 5.0]):
             for pair, f in zip(pairs, found[k], strict=True):

@@ -152,6 +152,8 @@ def _tables(folder: Path) -> None:
             colour, share = draw.choice(["red", "blue"]), round(0.2 + draw.random(), 2)
             rows.append((f"é{k}", f"s{k // 6}", grade, price, size, colour, share, "abc"[k % 3]))
         _write_table(folder, name, _COLUMNS, rows)
+        if name == "usual":
+            _write_table(folder, "gaps", _COLUMNS, [(*rows[0][:2], "", *rows[0][3:]), *rows[1:]])
         letor = [
             f"{row[2]} qid:{int(row[1][1:]) + 1} 1:{row[3]} 2:{row[4]} 3:{row[6]} # {row[0]}\n"
             for row in rows
@@ -284,6 +286,8 @@ def _idle_in_training(c: Chosen, option: str) -> bool:
     """What rightly changes nothing: where it goes, and what the others say already."""
     if option in ("quiet", "talk", "force", "report", "seed"):  # a seed where nothing is drawn
         return True
+    if option == "skip" and not (has(c, "data", "gaps") and not has(c, "target")):  # no target is missing
+        return True
     if option == "kernel" and has(c, "kernel", "rbf") and not _texts(c):  # what auto chooses for dense data
         return True
     # RankRLS is what a kernel or preferences mean.
@@ -297,6 +301,7 @@ TRAIN = Command(
             *(f"{{in}}/usual.{suffix}" for suffix in ("csv", "tsv", "jsonl", "csv.gz")),
             f"{{in}}/usual.odd {_ODD}",
             "{in}/usual.csv {in}/new.csv",
+            "{in}/gaps.csv",
             *("{in}/one.letor", "{in}/texts.csv", "{in}/own.csv --chosen better --rejected worse"),
             "{in}/items.csv --preferences {in}/duels.csv",
             "{in}/items.csv --preferences {in}/answers.jsonl",
@@ -305,6 +310,7 @@ TRAIN = Command(
         "query": ["", "--query kind", "--no-query"],
         "columns": ["", "--features price,size", "--drop size,colour"],
         "encode": ["", "--encode size=onehot"],
+        "skip": ["", "--skip-bad"],
         "weight": ["", "--weight share"],
         "item": ["", "--item name"],
         "missing": ["", "--missing 0"],
@@ -314,7 +320,7 @@ TRAIN = Command(
         "kernel": ["", "--kernel linear", "--kernel rbf", "--kernel poly", "--kernel laplacian"],
         "gamma": ["", "--gamma 0.7"],
         "degree": ["", "--degree 4"],
-        "basis": ["", "--n-basis 7"],
+        "basis": ["", "--n-basis 12"],
         "alphas": ["", "--alphas 0.3,30"],
         "within": ["", "--within-queries"],
         "seed": ["", "--seed 3"],
@@ -333,6 +339,14 @@ TRAIN = Command(
         ),
         "preferences have no queries": Rule(
             lambda c: _compared(c) and has(c, "query"), r"--(no-)?query would be ignored"
+        ),
+        "LETOR rows have targets": Rule(lambda c: _letor(c) and has(c, "skip"), r"--skip-bad is for tables"),
+        "preferences are not skipped": Rule(
+            lambda c: _compared(c) and has(c, "skip"), r"--skip-bad would be ignored with"
+        ),
+        "rows without targets": Rule(
+            lambda c: has(c, "data", "gaps") and not has(c, "skip") and not has(c, "target"),
+            r"1 missing target .*Pass --skip-bad to leave these rows out",
         ),
         "preferences have weights": Rule(lambda c: _compared(c) and has(c, "weight"), r"--read weight"),
         "preferences are not within queries": Rule(
@@ -514,11 +528,14 @@ EVALUATE = Command(
         "target": ["", "--target share"],
         "query": ["", "--query kind", "--no-query"],
         "drop": ["", "--drop extra"],
+        "skip": ["", "--skip-bad"],
         "judge": ["", "--judge judge"],
         "missing": ["", "--missing 0"],
         "talk": ["", "--json"],
     },
     {
+        "LETOR rows have targets": Rule(lambda c: _letor(c) and has(c, "skip"), r"--skip-bad is for tables"),
+        "pairs are not skipped": Rule(lambda c: _paired(c) and has(c, "skip"), r"--skip-bad would be ignored with"),
         "pairs have no roles": _PAIRS_HAVE_NO_ROLES,
         "shares of pairs": Rule(lambda c: _paired(c) and has(c, "metric"), r"--metric would be ignored with pref"),
         "judges of pairs": Rule(
@@ -538,7 +555,7 @@ EVALUATE = Command(
         "letor has no names": _LETOR_HAS_NO_NAMES,
         "missing in LETOR": Rule(lambda c: has(c, "missing") and (_of_rows(c) or _paired(c)), r"missing"),
     },
-    lambda c, option: option == "missing" or (option == "drop" and has(c, "data", "scores")),
+    lambda c, option: option in ("missing", "skip") or (option == "drop" and has(c, "data", "scores")),
 )  # fmt: skip
 
 COMPARE = Command(

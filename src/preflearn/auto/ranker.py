@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..comparisons import Groups, encode_queries
-from ..comparisons.inputs import read_scores
+from ..comparisons.inputs import named_cures, read_scores
 from ..errors import DependenceWarning
 from ..learners.base import RankerMixin
 from ..model_selection._choice import Scoring, read_scoring
@@ -179,6 +179,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Train the candidates, choose, combine.
 

@@ -67,6 +67,8 @@ class _Commands(TyperGroup):
             group.command(cmd_name)(getattr(module, cmd_name))
         command = typer.main.get_command(group)
         command.name = cmd_name
+        if cmd_name not in COMMANDS:
+            command.rich_help_panel = "Commands of other packages"  # type: ignore[attr-defined]
         return command
 
 

@@ -59,7 +59,7 @@ def compare(
             f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
         )
     reading = files.Reading.from_options(
-        read, target=target, query=query, drop=drop, unused=["item", "weight", "prompt"]
+        read, target=target, query=query, drop=drop, unused=["item", "weight", "prompt", "skip_bad"]
     )
     from ..model_selection import compare_several_rankers
 

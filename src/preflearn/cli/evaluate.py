@@ -19,7 +19,7 @@ from .output import (
     progress,
     refuse_others,
 )
-from .settings import JsonOption, ReadOption
+from .settings import EvaluateReadOption, JsonOption
 
 if TYPE_CHECKING:
     from ..model_selection import Evaluation
@@ -36,6 +36,7 @@ MetricsOption = Annotated[
 ]
 
 
+# Long: most of it declares the options of the command.
 def evaluate(
     context: typer.Context,
     model: RankerPath,
@@ -52,7 +53,7 @@ def evaluate(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     drop: files.DropOption = None,
-    read: ReadOption = None,
+    read: EvaluateReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
@@ -89,12 +90,14 @@ def evaluate(
         tell(f"reading {data[0].name}")
         rows = read_known(model, data, reading)
         tell("scoring and measuring")
-        scores, note = model_files.scores_of_ranker(model, data, reading, len(rows))
+        scores, note = model_files.scores_of_ranker(
+            model, data, replace(reading, skip_bad=False), rows.n_read
+        )
 
         from ..model_selection import evaluate_scores
 
-        found = evaluate_scores(rows.y, scores, rows.qid, metrics=metrics)
-    found = replace(found, notes=((note,) if note else ()) + tuple(warned) + found.notes)
+        found = evaluate_scores(rows.y, rows.of_kept(scores), rows.qid, metrics=metrics)
+    found = replace(found, notes=(*filter(None, (note, rows.left_out)), *warned, *found.notes))
     if as_json:
         print_json({"model": str(model), **found.to_dict()})
     else:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from ..errors import shortened
 from .settings import READING, read_settings
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..model_selection.dependence import Dependence
     from ..report import DataFile
     from ..tables.data import PreferenceData, RankingData, TableData
@@ -111,6 +112,7 @@ class Reading:
     weight: str | None = None
     prompt: str | None = None
     group: str | None = None
+    skip_bad: bool = False
 
     @classmethod
     def from_options(
@@ -162,6 +164,10 @@ class Reading:
             )
         if not table and self.kinds:
             raise ValueError(f"{path}: --encode names columns, and LETOR files have none.")
+        if not table and self.skip_bad:
+            raise ValueError(
+                f"{path}: --skip-bad is for tables; a LETOR file has a number in front of each row."
+            )
         for option, column in (("--read weight", self.weight), ("--group", self.group)):
             if not table and column is not None:
                 raise ValueError(f"{path}: {option} names a column, and LETOR files have none.")
@@ -181,6 +187,8 @@ class Reading:
             texts.append(self.group)
             if self.features is not None:
                 found["features"] = tuple(dict.fromkeys([*self.features, self.group]))
+        if self.skip_bad:
+            found["on_bad"] = "skip"
         return {**found, "texts": texts, **more}
 
 
@@ -227,6 +235,8 @@ def say_dependence(found: Dependence | None) -> str:
 
 def without_clusters(table: TableData, reading: Reading) -> tuple[TableData, np.ndarray | None]:
     """The table without the column of --group, and that column."""
+    import numpy as np
+
     from ..errors import InputError
 
     name = reading.group

@@ -60,6 +60,10 @@ def in_parts(
             f"{about}; a single learner reads all rows at once",
             Remedy("learner", "auto", "without settings of a kernel, to train from the file in parts"),
         )
+    if reading.skip_bad:
+        raise InputError(
+            f"{about}; --skip-bad leaves no rows out of a file in parts: pass a file without them"
+        )
     if reading.group is not None:
         raise InputError(
             f"{about}; whole groups are not drawn from a file in parts: leave --group out, and pass fewer rows"

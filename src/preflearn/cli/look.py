@@ -31,7 +31,12 @@ def look(
 ) -> None:
     """Look at a table before training: kinds, missing values, outliers, likely target and queries, leaks."""
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["weight", "prompt"]
+        read,
+        target=target,
+        query=query,
+        no_query=no_query,
+        drop=drop,
+        unused=["weight", "prompt", "skip_bad"],
     )
     files.check_outputs([report], data, force)
     if report is not None:

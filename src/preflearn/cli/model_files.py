@@ -32,6 +32,8 @@ class Rows:
         The names of these columns; of texts where X is one column of them.
     brief : str
         The rows in one line.
+    kept, left_out
+        As in `preflearn.tables.data.TableData`.
     """
 
     X: Any
@@ -42,6 +44,17 @@ class Rows:
     item: str | None
     brief: str
     text: str | None = None
+    kept: np.ndarray | None = None
+    left_out: str = ""
+
+    @property
+    def n_read(self) -> int:
+        """Rows of the files."""
+        return len(self) if self.kept is None else self.kept.size
+
+    def of_kept(self, scores: np.ndarray) -> np.ndarray:
+        """The scores of these rows among those of all rows of the files."""
+        return scores if self.kept is None else scores[self.kept]
 
     def __len__(self) -> int:
         return self.X.shape[0] if hasattr(self.X, "shape") else len(next(iter(self.X.values())))
@@ -62,8 +75,9 @@ def read_known(paths: Sequence[Path], reading: Reading) -> Rows:
 
 def _rows_of(table: TableData) -> Rows:
     return Rows(
-        table.columns, table.y, table.qid, table.item_names, table.query, table.item, table.in_brief()
-    )
+        table.columns, table.y, table.qid, table.item_names, table.query, table.item, table.in_brief(),
+        kept=table.kept, left_out=table.left_out,
+    )  # fmt: skip
 
 
 def read_for(

@@ -56,7 +56,7 @@ def predict(
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
     reading = files.Reading.from_options(
-        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt"]
+        read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt", "skip_bad"]
     )
     if (preferences, chosen, rejected, text) == (None, None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)

@@ -113,6 +113,7 @@ class Source:
             ("--target", reading.target != "auto"),
             ("--query", reading.query not in ("auto", None)),
             ("--no-query", reading.query is None),
+            ("--skip-bad", reading.skip_bad),
             ("--read missing", reading.missing is not None),
             ("--read columns", reading.columns is not None),
             ("--read delimiter", reading.delimiter is not None and not self.of_texts),

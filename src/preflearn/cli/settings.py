@@ -126,6 +126,7 @@ READING: Mapping[str, Reader] = {
     "weight": _name,
     "missing": _number,
     "prompt": _name,
+    "skip_bad": _yes_or_no,
 }
 RATING: Mapping[str, Reader] = {
     "half_life": _number_or_auto,
@@ -188,15 +189,28 @@ SetOption = Annotated[
         "--learner auto; seed; embed, a sentence-transformers model for --chosen.",
     ),
 ]
-ReadOption = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+_SKIP_BAD = "; skip_bad=yes, or `--skip-bad`, to leave out rows whose target is missing or unreadable"
+
+
+def _read_option(more: str = "") -> Any:
+    return typer.Option(
         "--read",
         metavar="NAME=VALUE",
         help="How to read DATA (repeat): format (letor, csv, tsv, jsonl, parquet); delimiter; encoding; columns, the "
-        "names for a table without a header; item, the column that names the rows; weight, the column of row weights "
-        "(train); missing, the number that stands for a missing feature of a LETOR file; prompt, the column of the "
-        "prompts that the texts of --chosen answer (train).",
+        "names for a table without a header; item, the column that names the rows; missing, the number that stands for "
+        f"a missing feature of a LETOR file{more}.",
+    )
+
+
+ReadOption = Annotated[list[str] | None, _read_option()]
+EvaluateReadOption = Annotated[list[str] | None, _read_option(_SKIP_BAD)]
+TrainReadOption = Annotated[
+    list[str] | None,
+    _read_option(
+        "; weight, the column of row weights; prompt, the column of the prompts that the texts of --chosen answer"
+        + _SKIP_BAD
     ),
 ]
 
@@ -265,7 +279,7 @@ def as_option(remedy: Remedy, command: str = "") -> str | None:
     if remedy.argument == "query" and remedy.has_value and remedy.value is None:
         return f"--no-query {remedy.purpose}".rstrip()
     if remedy.argument == "on_bad":
-        return f"--skip-bad {remedy.purpose}".rstrip()
+        return f"--skip-bad {remedy.purpose}" if command in ("train", "evaluate", "rate") else None
     value = remedy.value if remedy.has_value else ""
     own = _OWN_OPTIONS.get(command, {})
     known = own if own else _OPTIONS

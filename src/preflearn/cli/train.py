@@ -14,7 +14,15 @@ from ..auto.training.options import KernelName, Learner, TrainingOptions
 from . import files, large
 from . import preferences as of_pairs
 from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
-from .settings import LEARNING, JsonOption, QuietOption, ReadOption, SetOption, VerboseOption, read_settings
+from .settings import (
+    LEARNING,
+    JsonOption,
+    QuietOption,
+    SetOption,
+    TrainReadOption,
+    VerboseOption,
+    read_settings,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +66,7 @@ def train(
     features: files.FeaturesOption = None,
     drop: files.DropOption = None,
     encode: files.EncodeOption = None,
-    read: ReadOption = None,
+    read: TrainReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,

@@ -6,6 +6,7 @@ weighting.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from numbers import Real
 from typing import Any
@@ -25,6 +26,30 @@ COSTS = ("magnitude", "unit", "relative")
 TIES = ("include", "exclude")
 # Up to here, float64 tells all whole numbers apart.
 _LAST_WHOLE = 2.0**53
+
+
+# What fit of LightGBM and XGBoost takes, and what does the same here.
+_CURES = {
+    "group": "sizes of the queries are qid=np.repeat(np.arange(len(group)), group) here",
+    **dict.fromkeys(
+        ("eval_set", "eval_group", "eval_qid", "eval_metric", "early_stopping_rounds", "callbacks"),
+        "no rows are set aside: RankRLSCV and the other searches choose by exact cross-validation, and AutoRanker by "
+        "held-out queries; measure new rows by score(X, y, qid=qid)",
+    ),
+}
+
+
+def named_cures(fit: Any) -> Any:
+    """A method ``fit`` whose refusal of an argument of LightGBM or XGBoost says what does the same here."""
+
+    @functools.wraps(fit)
+    def checked(self: Any, *arguments: Any, **options: Any) -> Any:
+        foreign = next((name for name in options if name in _CURES), None)
+        if foreign is not None:
+            raise TypeError(f"{type(self).__name__}.fit does not take {foreign}=: {_CURES[foreign]}.")
+        return fit(self, *arguments, **options)
+
+    return checked
 
 
 def read_alpha(alpha: Any) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
-from ..comparisons.inputs import read_pairs, read_per_pair, read_scores
+from ..comparisons.inputs import named_cures, read_pairs, read_per_pair, read_scores
 from ..kernels.basis import choose_basis
 from ..kernels.blocks import expansion_gradient
 from ..kernels.functions import Kernel, n_items, take_items
@@ -273,6 +273,7 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         self.random_state = random_state
         self.verbose = verbose
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Learn the metric, choose round and alpha, and train on all rows.
 

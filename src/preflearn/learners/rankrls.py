@@ -10,6 +10,7 @@ from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_sc
 from ..comparisons.inputs import (
     compare_times,
     depends_on_scores,
+    named_cures,
     read_alpha,
     read_pairs,
     read_per_pair,
@@ -117,6 +118,7 @@ class RankRLS(RankerMixin, SquaredLossModel):
         self.alpha, self.cost, self.ties, self.weighting, self.solver = alpha, cost, ties, weighting, solver
         self.tol, self.max_iter = tol, max_iter
 
+    @named_cures
     def fit(
         self, X, y, *, qid=None, event=None, sample_weight=None, pairs=None, magnitude=None, weight=None
     ) -> Self:

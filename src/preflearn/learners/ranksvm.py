@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import (
     compare_times,
+    named_cures,
     read_alpha,
     read_pairs,
     read_per_pair,
@@ -266,6 +267,7 @@ class RankSVM(_PairLossModel):
 
     __metadata_request__fit = {"qid": True, "event": True}
 
+    @named_cures
     def fit(self, X, y, *, qid=None, event=None, sample_weight=None) -> Self:
         """Learn from scores inside queries, or from censored times.
 
@@ -425,6 +427,7 @@ class RankSVMCV(AlphaSearch, _PairLossModel):
 
     __metadata_request__fit = {"qid": True, "event": True}
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None, event=None, sample_weight=None) -> Self:
         """Choose alpha by cross-validation, then learn from all rows.
 

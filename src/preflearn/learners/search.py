@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, is_regressor
 from sklearn.model_selection import ParameterGrid
 
-from ..comparisons.inputs import read_pairs
+from ..comparisons.inputs import named_cures, read_pairs
 from ..kernels.functions import Kernel, n_items
 from ..model_selection._choice import choose, read_scoring, warn_at_edge
 from ..model_selection._folds import is_pairs
@@ -283,6 +283,7 @@ class RankRLSCV(RankerMixin, AlphaSearch, SquaredLossModel):
 
     __metadata_request__fit = {"qid": True, "event": True}
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None, event=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 
@@ -431,6 +432,7 @@ class RLSCV(MultiOutputMixin, RegressorMixin, AlphaSearch, SquaredLossModel):
     # qid says which rows to hold out and compare together, not what is learned.
     __metadata_request__fit = {"qid": True}
 
+    @named_cures
     def fit(self, X, y, *, qid=None, groups=None, sample_weight=None) -> Self:
         """Choose alpha by held-out predictions, then train on all rows.
 

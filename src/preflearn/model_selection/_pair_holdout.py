@@ -218,7 +218,8 @@ def _hold_out_each(
     distinct: dict[bytes, int] = {}
     which = np.array([distinct.setdefault(left.tobytes(), len(distinct)) for left in leaving])
     folds = [np.frombuffer(key, dtype=np.int64) for key in distinct]
-    task, routine = _routine(problem)
+    refitted = len(problem.tasks) == 1 and problem.is_refitted(folds, [alpha])
+    task, routine = (problem.tasks[0], None) if refitted else _routine(problem)
     counter = Counter("leave_pair_out", len(folds), "training sets", verbose)
     predictions = problem.predict_task(task, routine, folds, [alpha], counter)
     out = np.empty((pairs.shape[0], 2, problem.scores.shape[1]))

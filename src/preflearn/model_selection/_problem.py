@@ -7,7 +7,7 @@ by refitting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -30,12 +30,21 @@ from ..numerics.linalg import first_equal_items, first_equal_rows
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..progress import Stages, note
 from ..squared.conjugate_gradients import largest_eigenvalue
-from ..squared.holdout.base import LEAST_CONDITION, HoldOut
+from ..squared.holdout.base import LEAST_CONDITION, HoldOut, cost_of_removal
 from ..squared.holdout.pair import suits_pair_space
 from ..squared.problem import SquaredLossFit
 from ..squared.representations import Asked, Inputs, Representation, represent
 from ..squared.representations.base import PreferenceRoutine
-from ..squared.routes import FEW_SETS, Plan, Workload, plan, warn_if_long
+from ..squared.routes import (
+    FEW_SETS,
+    Plan,
+    Removed,
+    Workload,
+    plan,
+    refitting_is_cheaper,
+    square_form,
+    warn_if_long,
+)
 from ._basis_rows import refuse_folds_of_whole_basis, refuse_whole_basis
 from ._choice import BLIND_GRID, auto_grid, count_alphas, read_grid, relative_rounding, spread_of
 from ._folds import Folds
@@ -395,13 +404,33 @@ class Problem:
             _refuse_parts_of_queries(self.queries, folds)
         if self.feature_map is not None:
             refuse_folds_of_whole_basis(self.feature_map.basis_indices_, folds.leaving)
+        routines: Iterable[Routine] = self.routines(many_alphas=len(alphas) > 1)
+        if self.is_refitted(folds.leaving, alphas):
+            routines = [(task, None) for task in self.tasks]
         outputs = [
-            self.predict_task(task, routine, folds.leaving, alphas, on_fold)
-            for task, routine in self.routines(many_alphas=len(alphas) > 1)
+            self.predict_task(task, routine, folds.leaving, alphas, on_fold) for task, routine in routines
         ]
         joined = outputs[0] if len(outputs) == 1 else [np.concatenate(one, axis=2) for one in zip(*outputs)]
         found = folds.of_tests(joined, self.n_rows)
         return self._tied(found, folds.tests, alphas) if self.to_compare else self._alike(found, folds.tests)
+
+    def is_refitted(self, sets: Sequence[np.ndarray], alphas: Sequence[Any]) -> bool:
+        """Whether training on the rows that stay costs less than algebra: rule 7 of `squared.routes`."""
+        if is_device_array(self.X) or self.plan(self.tasks[0]).solver == "cg":
+            return False
+        few = sets[:: max(1, len(sets) // FEW_SETS)]
+        kind = "path" if len(alphas) > 1 or self.has_path else "one"
+        sizes = {"purpose": "folds", "n_alphas": len(alphas), "n_folds": len(sets)}
+        return all(
+            refitting_is_cheaper(
+                self._workload([task], **sizes),
+                square_form(self._workload([task], **sizes), self.estimator.solver),
+                [Removed(one.shape[0], *cost_of_removal(task, one)) for one in few],
+                task.n_outputs,
+                factorised=kind in self._kept,
+            )
+            for task in self.tasks
+        )
 
     def in_order(
         self, predictions: list[np.ndarray], folds: Folds, alphas: Sequence[float], *, pooled: bool

@@ -29,11 +29,13 @@ from ..kernels.functions import Kernel, n_items, take_training_items
 from ..kernels.inputs import read_items
 from ..losses.pairs import PairSet
 from ..metrics.by_query import predict_scores, wants_qid
-from ..numerics.namespace import as_host
+from ..numerics.memory import require_memory
+from ..numerics.namespace import as_host, is_device_array
 from ..numerics.threads import n_threads, with_small_matrices
-from ..progress import Counter
+from ..progress import Counter, Stages
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
+from ..squared.representations import FullKernel, Inputs
 from ..squared.routes import callers_level, in_words
 from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid
@@ -467,11 +469,14 @@ def refit_task(
     -------
     list of ndarray of shape (n_alphas, n_fold, v)
     """
-    predictions = []
+    predictions: list[np.ndarray] = []
+    K = _kernel_of_all(problem, task, n_trainings=len(folds) * len(alphas))
     for number, left in enumerate(folds):
         rest = rows_outside(problem.n_rows, left)
         kept = task.take(rest)
-        if problem.feature_map is not None and len(alphas) > 1:
+        if K is not None:
+            predictions.append(_refit_kernel(problem, K, kept, rest, left, alphas))
+        elif len(alphas) > 1 and (problem.feature_map is not None or _has_columns(problem, task)):
             predictions.append(_refit_path(problem, kept, rest, left, alphas))
         else:
             values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
@@ -481,14 +486,50 @@ def refit_task(
     return predictions
 
 
+def _kernel_of_all(problem: Problem, task: Comparisons, n_trainings: int) -> np.ndarray | None:
+    """The kernel matrix of all rows, where several trainings take parts of it; None for other representations."""
+    if problem.feature_map is not None or is_device_array(problem.X) or n_trainings < 2:
+        return None
+    if problem.kernel.is_linear or problem.plan(task).solver != "dual":
+        return None
+    require_memory(3 * 8 * problem.n_rows**2, f"refitting with the full kernel of {problem.n_rows} rows")
+    return problem.inputs.kernel_matrix()
+
+
+def _has_columns(problem: Problem, task: Comparisons) -> bool:
+    """Whether the columns of a dense X are the features."""
+    on_host = not is_device_array(problem.X)
+    return on_host and problem.inputs.is_dense_linear and problem.plan(task).solver == "primal"
+
+
+def _refit_kernel(
+    problem: Problem,
+    K: np.ndarray,
+    task: Comparisons,
+    rest: np.ndarray,
+    left: np.ndarray,
+    alphas: Sequence[float],
+) -> np.ndarray:
+    """Every alpha of the full kernel trained on the rows that stay."""
+    own = np.take(np.take(K, rest, axis=0), rest, axis=1)
+    trained = FullKernel(Inputs(own, Kernel("precomputed")), [task], Stages(None))
+    coef = trained.coefficients(alphas)
+    f = K[np.ix_(left, rest)] @ coef
+    if problem.intercept:
+        f = f + _mean_over(problem, rest, problem.scores[rest] - own @ coef)[:, None, :]
+    return f
+
+
 def _refit_path(
     problem: Problem, task: Comparisons, rest: np.ndarray, left: np.ndarray, alphas: Sequence[float]
 ) -> np.ndarray:
-    """Every alpha of a reduced set trained on the rows that stay, from one pass over them."""
-    # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
-    X, kernel = problem.X, problem.kernel
-    feature_map = clone(problem.feature_map).set_params(basis=rest[problem.basis_among(rest)], n_basis=None)
-    every = feature_map.fit_items(X, kernel).map_items(X, kernel)
+    """Every alpha of a linear function of features, trained on the rows that stay from one pass over them."""
+    every, kernel = problem.X, problem.kernel
+    if problem.feature_map is not None:
+        # All rows are mapped by the basis vectors that stay: the columns of a precomputed kernel keep their numbers.
+        basis = rest[problem.basis_among(rest)]
+        feature_map = clone(problem.feature_map).set_params(basis=basis, n_basis=None)
+        every = feature_map.fit_items(problem.X, kernel).map_items(problem.X, kernel)
     features = every[rest].astype(np.float64, copy=False)
     weights = np.stack(solve_primal_path(features, task, alphas))
     f = every[left] @ weights

@@ -290,7 +290,7 @@ class ConformalRanker(CalibratedRanker):
         items = self.calibration_.codes.shape[0] / self.set_sizes_.shape[0]
         return (
             f"To have {held} among those shown for {as_odds(self.coverage)} new queries, show "
-            f"{self.set_sizes_.mean():.2g} of {items:.3g} items on average."
+            f"{round(self.set_sizes_.mean(), 1):g} of {round(items, 1):g} items on average."
         )
 
     def drift_test(self, X, *, qid=None) -> DriftTest:

@@ -185,7 +185,7 @@ def evaluate_scores(
       metric          value     95 % interval  queries
       concordance    0.7...  0.7... to 0.7...       40
       Kendall tau-b  0.5...  0.4... to 0.5...       40
-    Intervals: Student's t over queries.
+    Intervals: Student's t over queries, no end beyond the range of the metric.
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names: found {metrics!r}, pass [{metrics!r}].")
@@ -268,7 +268,7 @@ def _measure(
         raise ValueError(f"{name} is defined in no query: targets or scores are all tied.")
     if qid is not None:
         interval = _interval_over_queries(per_query, named_metric(name).limits, widening(lost) ** 0.5)
-        method = "Student's t over queries"
+        method = "Student's t over queries, no end beyond the range of the metric"
         n_queries = int((~np.isnan(per_query.values)).sum())
     else:
         interval = _interval_over_rows(y, scores, lost) if name in _SHARES_OF_PAIRS else None

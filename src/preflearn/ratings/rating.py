@@ -69,8 +69,8 @@ def rate(
 
     Parameters
     ----------
-    battles : data frame or mapping of columns
-        One battle per row: two sides and who won, or winner and loser.
+    battles : data frame, mapping of columns, or list of pairs
+        One battle per row: two sides and who won, or winner and loser. Pairs have the winner first.
     a, b : str, optional
         Columns of the two sides; found where they are called ``model_a`` and ``model_b``, ``left`` and ``right``, ...
     winner : str, optional

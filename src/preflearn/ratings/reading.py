@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,9 @@ def read_battles(
     refuse_repeated_columns(table)
     found = read_table(table, "The table of battles")
     columns = {column.name: column for column in found.columns}
+    if not found.named and len(columns) == 2 and (a, b, winner, loser) == (None, None, None, None):
+        # A list of pairs without names, as choix takes it: the winner first.
+        columns = {name: replace(one, name=name) for name, one in zip(("winner", "loser"), found.columns)}
     sides = _find_sides(columns, a, b, winner, loser, margin=margin)
     items, pairs = _read_items(columns, sides.a, sides.b)
     difference = None if margin is None else _read_margin(columns, margin, sides)

@@ -133,7 +133,8 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         shown = displays.SetSizeDisplay(
             sets.coverages, sets.sizes, coverage=sets.coverage, size=sets.size, items=sets.items
         )
-        text = f"Mean size of the sets over their coverage: {sets.size:.2g} of {sets.items:.3g} at {sets.coverage:g}."
+        size = f"{round(sets.size, 1):g} of {round(sets.items, 1):g}"
+        text = f"Mean size of the sets over their coverage: {size} at {sets.coverage:g}."
         drawings["sets"] = (shown.plot, text, _SIZE)
     if report.calibration is not None:
         found = report.calibration

@@ -1,4 +1,4 @@
-r"""Which route is taken for which purpose: six rules on sizes, the same on every machine.
+r"""Which route is taken for which purpose: seven rules on sizes, the same on every machine.
 
 The purpose is one of six: *train* once; a *path* of alphas; *folds* × alphas; every *query* held out by itself; every
 *pair* of rows; every *preference*. With m rows, n features, r basis vectors and l preferences the routes are
@@ -24,6 +24,9 @@ cg         linear kernel; n_basis             conjugate gradients: training once
    O(m r) per iteration, is for r above 5,000 where K_MR does not fit in memory (preferences and cost "relative" cannot
    be summed: for them "primal" stores K_MR, and "cg" is taken where it does not fit).
 6. Iterations for more than 20 sets that would take hours are refused.
+7. Sets of rows are held out by training on the others where that is expected to cost less: for two or three large
+   folds, and where rows leave parts of queries that the algebra has to take apart densely (a global ranking without
+   its ties, or under cost "unit" or "relative").
 
 Seconds follow from a count of operations and one rate, that of an ordinary laptop: they are right to a factor of a few,
 enough for a warning and for the last three rules.
@@ -34,7 +37,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
@@ -47,6 +50,8 @@ SOLVERS = ("auto", "dual", "primal", "cg")
 MEMORY = 8e9
 # Multiplications a second, of a factorisation on a few processors.
 RATE = 3e10
+# Multiplications that take as long as what a training does besides them.
+_TRAINING = 1e7
 # Multiplications that take as long as one with a stored value of a sparse matrix, and of a dense one that is only read.
 _SPARSE, _READ = 100, 7
 # A square matrix that takes no longer than this, in seconds, is always preferred to iterations.
@@ -333,6 +338,84 @@ def plan(workload: Workload, solver: str = "auto", *, spread: Callable[[], float
         found = choose_route(replace(workload, spread=spread()))
     _refuse_if_hopeless(found)
     return Plan(found.chosen.solver, found)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A set of rows that is held out.
+
+    Attributes
+    ----------
+    n_rows : int
+        h, the rows that leave.
+    n_columns : int
+        Columns of the change of L.
+    operations : float
+        Multiplications that it takes to find them.
+    """
+
+    n_rows: int
+    n_columns: int
+    operations: float = 0.0
+
+
+def refitting_is_cheaper(
+    workload: Workload, solver: str, sets: Sequence[Removed], n_outputs: int = 1, *, factorised: bool = False
+) -> bool:
+    """Rule 7: whether training on the other rows, set by set, costs less than holding the sets out by algebra.
+
+    Parameters
+    ----------
+    workload : Workload
+        Its ``n_folds`` says how many sets there are; ``sets`` may be a sample of them.
+    solver : {"primal", "dual"}
+        The route of `plan`.
+    n_outputs : int
+        v, learned together.
+    factorised : bool
+        Whether the factorisation that all sets share is there already.
+
+    Examples
+    --------
+    >>> rows = Workload("folds", 600, None, linear=False, n_folds=2)
+    >>> refitting_is_cheaper(rows, "dual", [Removed(300, 300)])
+    True
+    >>> refitting_is_cheaper(replace(rows, n_alphas=15, n_folds=10), "dual", [Removed(60, 60)])
+    False
+    """
+    m, a, v = workload.n_rows, workload.n_alphas, n_outputs
+    one_alpha = a == 1 and not factorised
+    width = m if solver == "dual" else workload.n_basis or workload.n_features or 0
+    refits = algebra = 0.0
+    for one in sets:
+        rest, c = m - one.n_rows, one.n_columns
+        if solver == "dual":
+            once = 0.0 if workload.closed_half else 2.5 * rest**3
+            refits += once + a * (rest**3 / 3 + rest**2 * (2 * v + 10))
+            small = c**3 + c**2 * v if one_alpha and workload.closed_half else m * c * (c + 20 + v) + c**3
+            algebra += a * small
+        else:
+            refits += _gram(workload, width) * rest / m + a * (width**3 / 3 + 2 * width**2 * v)
+            refits += 3.0 * m * width**2 if workload.n_basis else 0.0
+            apart = a * (2.0 * width * c**2 + 0.7 * c**3)
+            algebra += min(apart, width**2 * c + 9.0 * width**3) + a * width * c * v
+        refits += _TRAINING + a * _TRAINING / 3
+        algebra += one.operations + a * 1e6
+    scale = workload.n_folds / len(sets)
+    if solver == "dual":
+        refits = _kernel(workload) + scale * refits
+        shared = _kernel(workload) + (m**3 if one_alpha else _spectrum(m)) + a * m**2 * v
+        shared += 0.0 if workload.closed_half else 3.0 * m**3
+    else:
+        refits, shared = scale * refits, _gram(workload, width) + 2 * m * width**2 + _spectrum(width)
+    return refits < scale * algebra + (0.0 if factorised else shared)
+
+
+def _gram(workload: Workload, width: int) -> float:
+    """Operations of Φᵀ L Φ."""
+    m, stored = workload.n_rows, workload.n_stored
+    dense = stored is None or workload.n_basis is not None
+    return float(m * width**2 if dense else _SPARSE * stored**2 / max(1, m))  # type: ignore[operator]
 
 
 def square_form(workload: Workload, solver: str = "auto") -> str:

@@ -215,6 +215,10 @@ class TableData:
         The file or files.
     place : function
         Where a row stands in its file, for messages.
+    kept : ndarray of bool or None
+        Which rows of the file remain, where others were left out.
+    left_out : str
+        Which those were, and why.
     """
 
     columns: dict[str, np.ndarray]
@@ -227,9 +231,26 @@ class TableData:
     item: str | None = None
     source: str = ""
     place: Any = str  # a function of the row number
+    kept: np.ndarray | None = None
+    left_out: str = ""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def without(self, bad: np.ndarray, left_out: str) -> TableData:
+        """The table without some rows, numbers of rows, and a sentence about them."""
+        remains = np.ones(len(self), dtype=bool)
+        remains[bad] = False
+        kept = np.flatnonzero(remains)
+        y, qid, names, weight = (
+            None if values is None else values[kept]
+            for values in (self.y, self.qid, self.item_names, self.weight)
+        )
+        columns = {name: values[kept] for name, values in self.columns.items()}
+        return TableData(
+            columns, y, qid, names, weight, self.target, self.query, self.item, self.source,
+            lambda row: self.place(int(kept[row])), remains, left_out,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"TableData: {self.in_brief()}"

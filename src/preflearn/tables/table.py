@@ -8,9 +8,10 @@ reported in one message.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..errors import InputError, Remedy, refuse_all, shortened
 from .blocks import Block, regroup
 from .cells import FileFaultError, clip, refuse, whole_number
 from .data import TableData
+from .encoding.summary import TableWarning
 from .encoding.values import TRUTH, is_missing, number_style, parse_numbers
 from .formats import TableFile, open_file
 from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
@@ -43,6 +45,7 @@ def read_table(
     delimiter: str | None = None,
     encoding: str | None = None,
     allow_unknown: bool = False,
+    on_bad: Literal["raise", "skip"] = "raise",
     n_jobs: int | None = None,
 ) -> TableData:
     """Read a table with columns of any kind, or several files one after the other.
@@ -73,6 +76,10 @@ def read_table(
         Of a CSV or TSV file. None: UTF-8, or what the file evidently is (UTF-16, Windows-1252), with a warning.
     allow_unknown : bool, default=False
         Read missing targets as NaN ("not known") instead of refusing them.
+    on_bad : {"raise", "skip"}, default="raise"
+        What to do with rows whose target is missing or cannot be read: refuse the table, or leave the rows out, with a
+        warning that counts them and names the first ones. ``kept`` of the result says which rows remain. A column
+        in which more values cannot be read than can is refused in any case.
     n_jobs : int, default=None
         Accepted as by :func:`read_ranking`; tables are parsed by one thread.
 
@@ -112,7 +119,16 @@ def read_table(
         n_jobs=n_jobs,
         encoding=encoding,
     )
-    return _TableReader(paths, options, weight, texts, allow_unknown).read()
+    if on_bad not in ("raise", "skip"):
+        raise ValueError(f"on_bad must be 'raise' or 'skip': found {on_bad!r}.")
+    if on_bad == "skip" and (allow_unknown or target is None):
+        other = (
+            "target=None, without which no row is bad"
+            if target is None
+            else "allow_unknown=True, which keeps them"
+        )
+        raise InputError(f"on_bad='skip' leaves out rows by their targets, and would be ignored with {other}")
+    return _TableReader(paths, options, weight, texts, allow_unknown, on_bad == "skip").read()
 
 
 class TableChunks:
@@ -156,7 +172,7 @@ class TableChunks:
 
     def __init__(self, path: Any, *, rows: int = 65536, texts: Sequence[str] = (), **options: Any):
         self._paths, self._rows = as_paths(path), rows
-        reader = _TableReader(self._paths, ReadOptions(missing=np.nan, **options), None, texts, False)
+        reader = _TableReader(self._paths, ReadOptions(missing=np.nan, **options), None, texts, False, False)
         refuse_all(reader.name, reader.problems)
         self._files, roles = reader.files, reader.roles
         self.source = reader.name
@@ -279,8 +295,10 @@ class _TableReader:
         weight: str | None,
         texts: Sequence[str],
         allow_unknown: bool,
+        skips: bool,
     ):
         self.paths, self.options, self.weight, self.allow_unknown = paths, options, weight, allow_unknown
+        self.skips, self.bad, self.told = skips, np.empty(0, dtype=np.int64), list[str]()
         self.name = shortened(paths, 1)
         self.problems: list[InputError] = []
         self.files = [self._open(path) for path in paths]
@@ -336,9 +354,15 @@ class _TableReader:
         items = None if self.roles.item is None else rows.columns[self.roles.item]
         columns = {name: rows.columns[name] for name in features}
         source = ", ".join(self.paths)
-        return TableData(
+        found = TableData(
             columns, y, qid, items, weight, target, self.roles.query, self.roles.item, source, rows.place
         )
+        if not self.bad.size:
+            return found
+        many = "1 row was" if self.bad.size == 1 else f"{self.bad.size:,} rows were"
+        left_out = f"{self.name}: {many} left out of {len(found):,}: {'; '.join(self.told)}."
+        warnings.warn(left_out, TableWarning, stacklevel=3)
+        return found.without(self.bad, left_out)
 
     # ------------------------------------------------------------------------------------------------ the rows
 
@@ -388,54 +412,75 @@ class _TableReader:
 
     def _targets(self, rows: _Rows, name: str) -> np.ndarray:
         y, strange = _numbers(rows.columns[name])
+        missing = np.setdiff1d(np.flatnonzero(np.isnan(y)), strange)
+        n_read = y.size - strange.size - missing.size
         if strange.size:
             expected = "targets are numbers, higher is better" + _as_grades(rows.columns[name])
-            what = "values that are neither numbers nor yes/no"
+            what = ("value that is neither a number nor yes/no", "values that are neither numbers nor yes/no")
             if all(_is_whole(rows.columns[name][row]) for row in strange.tolist()):
-                what, expected = (
-                    "numbers that are too large",
-                    f"targets are numbers up to {np.finfo(float).max:.1e}",
-                )
-            self._fault(rows, name, strange, what, expected)
-        missing = np.setdiff1d(np.flatnonzero(np.isnan(y)), strange)
+                what = ("number that is too large", "numbers that are too large")
+                expected = f"targets are numbers up to {np.finfo(float).max:.1e}"
+            self._bad_rows(rows, name, strange, what, expected, few=strange.size <= n_read)
         if missing.size and not self.allow_unknown:
-            self._fault(
-                rows, name, missing, "missing targets", "leave out rows whose target is not known",
-                Remedy("allow_unknown", True, "to read them as NaN (not known)"),
-            )  # fmt: skip
+            unknown = Remedy("allow_unknown", True, "to read them as NaN (not known)")
+            expected = "leave out rows whose target is not known"
+            what = ("missing target", "missing targets")
+            self._bad_rows(rows, name, missing, what, expected, unknown, few=n_read > 0)
         return y
+
+    def _bad_rows(
+        self,
+        rows: _Rows,
+        name: str,
+        at: np.ndarray,
+        what: tuple[str, str],
+        expected: str,
+        *remedies: Remedy,
+        few: bool,
+    ) -> None:
+        """Rows to leave out, where that was asked for and they are few enough to be rows and not the column."""
+        if few and self.skips:
+            self.bad = np.union1d(self.bad, at)
+            self.told.append(f"column {name!r} has {_found(rows, name, at, what)}")
+            return
+        skip = (Remedy("on_bad", "skip", "to leave these rows out"),) if few else ()
+        self._fault(rows, name, at, what, expected, *skip, *remedies)
 
     def _weights(self, rows: _Rows, name: str) -> np.ndarray:
         weight, _ = _numbers(rows.columns[name])
         wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
         if wrong.size:
-            self._fault(rows, name, wrong, "values that are not weights", "expected numbers, 0 or more")
+            what = ("value that is not a weight", "values that are not weights")
+            self._fault(rows, name, wrong, what, "expected numbers, 0 or more")
         return weight
 
     def _queries(self, rows: _Rows, name: str) -> np.ndarray:
         texts = rows.columns[name]
         missing = np.flatnonzero(texts == "")
         if missing.size:
-            self._fault(rows, name, missing, "missing queries", "every row must belong to a query")
+            what = ("missing query", "missing queries")
+            self._fault(rows, name, missing, what, "every row must belong to a query")
         distinct = {text: whole_number(text) for text in set(texts.tolist())}
         if None in distinct.values():
             return texts
         return np.array([distinct[text] for text in texts.tolist()], dtype=np.int64)
 
     def _fault(
-        self, rows: _Rows, name: str, at: np.ndarray, what: str, expected: str, *remedies: Remedy
+        self, rows: _Rows, name: str, at: np.ndarray, what: tuple[str, str], expected: str, *remedies: Remedy
     ) -> None:
-        shown = []
-        for row in at[:_EXAMPLES].tolist():
-            value = rows.columns[name][row]
-            said = f" ({clip(value)})" if isinstance(value, str) and value else ""
-            shown.append(rows.place(row) + said)
-        where = ", ".join(shown) + (", ..." if at.size > _EXAMPLES else "")
-        self.problems.append(
-            InputError(
-                f"{self.name}: column {name!r} has {at.size:,} {what} ({where}): {expected}", *remedies
-            )
-        )
+        found = _found(rows, name, at, what)
+        self.problems.append(InputError(f"{self.name}: column {name!r} has {found}: {expected}", *remedies))
+
+
+def _found(rows: _Rows, name: str, at: np.ndarray, what: tuple[str, str]) -> str:
+    """How many cells of a column are of one or several of this kind, and the first ones."""
+    shown = []
+    for row in at[:_EXAMPLES].tolist():
+        value = rows.columns[name][row]
+        said = f" ({clip(value)})" if isinstance(value, str) and value else ""
+        shown.append(rows.place(row) + said)
+    where = ", ".join(shown) + (", ..." if at.size > _EXAMPLES else "")
+    return f"{at.size:,} {what[at.size > 1]} ({where})"
 
 
 def _as_grades(column: np.ndarray) -> str:
@@ -455,16 +500,20 @@ def _is_whole(value: Any) -> bool:
 
 
 def _numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A column as numbers, NaN where missing; and the rows that hold something else."""
+    """A column as numbers, NaN where missing; and the rows that hold something else.
+
+    It is one of yes and no where all its texts are, or more of them than are numbers.
+    """
     if column.dtype != object:
         return column, np.flatnonzero(np.isinf(column))
     texts = [text.strip() for text in column.tolist()]
     there = np.array([not is_missing(text, among_values=True) for text in texts], dtype=bool)
     known = [text for text, one in zip(texts, there) if one]
-    if {text.lower() for text in known} <= TRUTH.keys():
-        found = np.array([TRUTH[text.lower()] for text in known])
-    else:
-        found = parse_numbers(known, number_style(known))
+    found = parse_numbers(known, number_style(known))
+    truths = np.array([TRUTH.get(text.lower(), np.nan) for text in known])
+    n_truths, n_numbers = (np.count_nonzero(~np.isnan(values)) for values in (truths, found))
+    if n_truths == len(known) or n_truths > n_numbers:
+        found = truths
     values = np.full(column.shape[0], np.nan)
     values[there] = found
     return values, np.flatnonzero(there & ~np.isfinite(values))

@@ -131,7 +131,10 @@ def report_page(session: Session) -> bytes:
             f"<section><h2>How it grew</h2>{_curve(panel['history'])}</section>"
             f"<section><h2>Judges</h2>{_judges(panel['agreement'])}</section>"
             "<section><h2>Order</h2><p class=soft>Scores relative to the average item; a difference of 1 is odds of "
-            f"e to 1. Bars are 95 % intervals.</p><table><thead><tr><th class=n>rank<th>item<th class=n>score"
+            f"e to 1. Bars are 95 % intervals. This order, that of order.csv, is by the columns of the items "
+            "and the answers, the leaderboard by the answers alone, model.preflearn by the columns alone, which is all "
+            "that is known of a new item: the three may differ.</p>"
+            "<table><thead><tr><th class=n>rank<th>item<th class=n>score"
             f"<th>interval</tr></thead><tbody>{rows}</tbody></table></section>"
         )
     return _html(f"Order of {Path(session.items.source).name}", body)

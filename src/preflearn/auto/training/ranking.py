@@ -670,8 +670,8 @@ def set_sizes(
         units = together.codes[known][choice.queries.order[choice.queries.starts[:-1]]]
     covered = choice.covered(coverage, units)
     sentence = (
-        f"To have the best item among those shown for {as_odds(coverage)} new queries, show {size:.2g} of {items:.3g} "
-        "items on average."
+        f"To have the best item among those shown for {as_odds(coverage)} new queries, show {round(size, 1):g} of "
+        f"{round(items, 1):g} items on average."
     )
     stored = StoredSets.of_choice(choice, kind, scores[known], with_scale=with_scale).to_dict()
     interval = share_interval(int(covered.sum()), covered.shape[0])

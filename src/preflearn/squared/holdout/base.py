@@ -264,6 +264,15 @@ def n_columns_at_most(comparisons: Comparisons, fold: np.ndarray) -> int:
     return int(queries.counts[np.unique(queries.codes[fold])].sum())
 
 
+def cost_of_removal(comparisons: Comparisons, fold: np.ndarray) -> tuple[int, float]:
+    """The number of columns of N, at most, and the multiplications that it takes to find them."""
+    queries = comparisons.queries
+    if queries is None or comparisons.drops_row_by_row or are_whole(comparisons, [fold]):
+        return fold.shape[0], 0.0
+    n = queries.counts[np.unique(queries.codes[fold])].astype(float)
+    return int(n.sum()), float((200.0 * n**3 + 1e7).sum())  # their eigenvectors, twice, as measured
+
+
 def leave_with_their_queries(comparisons: Comparisons, fold: np.ndarray) -> bool:
     """Whether the rows are whole queries and others are left: then L of the rest is a block of L."""
     queries = comparisons.queries

@@ -92,6 +92,16 @@ class FullKernel(Representation):
                 stable = stable or self.by_features(task, asked)
                 yield pairs_by_features(stable, alpha)
 
+    def coefficients(self, alphas: Sequence[float]) -> np.ndarray:
+        """The dual coefficients of the only task at every alpha, shape (n_alphas, m, v), from a precomputed kernel."""
+        K, (task,) = self.inputs.double(), self.tasks
+        if task.has_half:
+            found = [self._coefficients(K.copy(), K, alpha) for alpha in alphas]
+            return np.stack(found)  # type: ignore[arg-type]
+        factor = factor_kernel(K)
+        F = np.ascontiguousarray(factor.F)
+        return np.stack([factor.expand(w) for w in solve_primal_path(F, task, alphas)])
+
     def _matrix(self, rows: Any) -> np.ndarray:
         """A fresh kernel matrix in the type of the rows."""
         return rows.copy() if self.inputs.kernel.is_precomputed else self.inputs.kernel.matrix(rows)
