@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..auto.training.options import KernelName
+
 if TYPE_CHECKING:
     from ..errors import Remedy
 
@@ -107,6 +109,13 @@ def _delimiter(text: str) -> str:
     return "\t" if text == r"\t" else text
 
 
+def _kernel(text: str) -> KernelName:
+    try:
+        return KernelName(text)
+    except ValueError:
+        raise ValueError(f"must be {_any_of([one.value for one in KernelName])}") from None
+
+
 LEARNING: Mapping[str, Reader] = {
     "gamma": _positive,
     "degree": _whole(1),
@@ -116,6 +125,7 @@ LEARNING: Mapping[str, Reader] = {
     "time_limit": _seconds,
     "seed": _whole(0),
     "embed": _name,
+    "kernel": _kernel,
 }
 READING: Mapping[str, Reader] = {
     "format": _name,
@@ -183,7 +193,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="How to learn (repeat; `--gamma VALUE` works too): gamma; degree of the poly kernel; n_basis, the number "
+        help="How to learn (repeat; `--kernel NAME` works too): kernel, by default RBF, or linear for "
+        "sparse and very wide data; gamma; degree of the poly kernel; n_basis, the number "
         "of basis vectors; alphas, "
         "numbers separated by commas; within_queries=yes to standardise within each query; time_limit, seconds for "
         "--learner auto; seed; embed, a sentence-transformers model for --chosen.",
@@ -316,6 +327,7 @@ def option_name(argument: str, command: str = "") -> str:
 
 # Arguments of the library that have an option or a setting of the same name.
 _SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
+del _SETTINGS["kernel"]  # an option of `relate`, and `train` takes it as one
 # Of commands whose options are not those of `train`.
 _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
            "half_life", "anchor", "alpha", "level", "goal", "ties", "first_side", "tie_covariates",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..auto.training.options import KernelName, Learner, TrainingOptions
+from ..auto.training.options import Learner, TrainingOptions
 from . import files, large
 from . import preferences as of_pairs
 from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
@@ -46,9 +46,6 @@ LearnerOption = Annotated[
         help="auto: candidates of different kinds, combined; RankRLS where a kernel or its settings are given.",
     ),
 ]
-KernelOption = Annotated[
-    KernelName, typer.Option("--kernel", help="auto: RBF, or linear for sparse and very wide data.")
-]
 
 _SHOWN_COLUMNS = 12
 
@@ -72,7 +69,6 @@ def train(
     rejected: of_pairs.RejectedOption = None,
     judge: of_pairs.JudgeOption = None,
     learner: LearnerOption = Learner.auto,
-    kernel: KernelOption = KernelName.auto,
     settings: SetOption = None,
     force: files.ForceOption = False,
     as_json: JsonOption = False,
@@ -92,7 +88,7 @@ def train(
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.text_columns(data, reading) or (None, None)
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, reading.prompt)
-    options = TrainingOptions(learner, kernel, verbose=verbose, **given)
+    options = TrainingOptions(learner, verbose=verbose, **given)
     inputs = pairs_from.all_files(data)
     try:
         output = output or files.default_output(data[0], inputs, force)
