@@ -28,6 +28,7 @@ from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
 from ..squared.devices.expansion import DeviceExpansions
+from ..squared.routes import callers_level
 from ..tables.encoding.table import TableEncoder
 from . import showing
 from .candidates import read_preset
@@ -634,7 +635,7 @@ def _warn_of_dependence(X: Any, y: np.ndarray) -> None:
         warnings.warn(
             f"{found} Pass groups=X[{found.column!r}], or qid where the rows of a label are to be ordered.",
             DependenceWarning,
-            stacklevel=3,
+            stacklevel=callers_level(),
         )
 
 
@@ -644,7 +645,7 @@ def _warn_of_no_figure(trial: Trial) -> None:
         f"best_score_ is NaN: {n_scored} of {len(trial.scored)} folds can be scored by a model that was chosen without "
         "them, and an honest figure needs two. Add queries (or rows) with different y, or a longer time_limit.",
         UserWarning,
-        stacklevel=4,
+        stacklevel=callers_level(),
     )
 
 

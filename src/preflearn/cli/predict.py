@@ -58,10 +58,10 @@ def predict(
     reading = files.Reading.from_options(
         read, query=query, no_query=no_query, drop=drop, text=text, unused=["weight", "prompt", "skip_bad"]
     )
+    files.check_outputs([output], [model, *data, *([preferences] if preferences else [])], force)
     if (preferences, chosen, rejected, text) == (None, None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, None)
-    files.check_outputs([output], [model, *source.all_files(data)], force)
     is_relation = model.is_file() and model_files.is_model(model) and relate.is_relation(model)
     if is_relation:
         refuse_others(context, ["output", "force", "quiet"], f"{model.name}, a model of pairs")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils.validation import check_array, column_or_1d
@@ -28,6 +29,7 @@ TIES = ("include", "exclude")
 _LAST_WHOLE = 2.0**53
 
 
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
 # What fit of LightGBM and XGBoost takes, and what does the same here.
 _CURES = {
     "group": "sizes of the queries are qid=np.repeat(np.arange(len(group)), group) here",
@@ -39,7 +41,7 @@ _CURES = {
 }
 
 
-def named_cures(fit: Any) -> Any:
+def named_cures(fit: _Fit) -> _Fit:
     """A method ``fit`` whose refusal of an argument of LightGBM or XGBoost says what does the same here."""
 
     @functools.wraps(fit)
@@ -49,7 +51,7 @@ def named_cures(fit: Any) -> Any:
             raise TypeError(f"{type(self).__name__}.fit does not take {foreign}=: {_CURES[foreign]}.")
         return fit(self, *arguments, **options)
 
-    return checked
+    return cast(_Fit, checked)
 
 
 def read_alpha(alpha: Any) -> float:

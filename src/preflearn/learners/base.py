@@ -157,7 +157,7 @@ class KernelModel(KernelParametersMixin, KernelLearner, BaseEstimator):
             shapes |= {} if precomputed else {"basis_": "r n"}
         if "intercept_" in fitted:
             shapes["intercept_"] = "v?"
-        return shapes | ({"gamma_": ""} if "gamma_" in fitted else {})
+        return shapes | ({} if fitted.get("gamma_") is None else {"gamma_": ""})
 
     def gradient(self, X) -> np.ndarray:
         """∇f(x) at every row: how much the score changes with each feature.

@@ -34,6 +34,7 @@ from ..numerics.threads import with_small_matrices
 from ..squared.devices.expansion import DeviceTrainingSet, gradients_on_device, in_double
 from ..squared.expansion import MetricModel, TrainingSet
 from ..squared.holdout.base import rows_outside
+from ..squared.routes import callers_level
 from .base import KernelModel, RankerMixin
 from .rankrls import RankRLS
 
@@ -570,11 +571,11 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
                 "best_score_ is NaN: fewer than two folds have rows to compare, and an unbiased score needs one to "
                 "choose by and one to score. cv_scores_ holds the scores that the choice was based on.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=callers_level(),
             )
         self._keep_choice(nested.estimate, predict)
         self.alphas_, self.cv_scores_ = best.alphas, best.scores
-        warn_at_edge(best.alphas, best.scores, best.choice, stacklevel=3)
+        warn_at_edge(best.alphas, best.scores, best.choice)
         return best.models[-1], _collect([values[best.choice] for values in best.held_out], search.tests)
 
     def _walk(self, search: _Search, kernel: Kernel, patience: int = _PATIENCE) -> Iterator[TrainedRound]:
@@ -613,7 +614,7 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
                 "All gradients of the model are zero, so no metric can be learned from them: the previous one is kept. "
                 "Check that y differs inside queries, or try smaller alphas.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=callers_level(),
             )
         return all(updated)
 

@@ -33,6 +33,7 @@ from ..model_selection._folds import shuffled_folds
 from ..model_selection._learner import PathLearner, read_censored
 from ..numerics.namespace import as_host
 from ..squared.holdout.base import rows_outside
+from ..squared.routes import callers_level
 from .base import KernelModel, RankerMixin
 from .search import AlphaSearch
 
@@ -182,7 +183,7 @@ class _PairLossModel(RankerMixin, KernelModel, PathLearner):
             f"at an objective of {fit.objective:.6g} with a duality gap of {fit.gap:.2g}: raise max_iter "
             f"(now {self.max_iter}) or tol (now {self.tol:g}), scale the features, or use a larger alpha.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
 
 

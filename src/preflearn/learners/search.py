@@ -112,7 +112,7 @@ class AlphaSearch(EstimatingLearner, KernelModel, SearchingLearner):
         for at, column in dict(
             zip(choice.tolist(), self.cv_scores_.reshape(len(found.alphas), -1).T)
         ).items():
-            warn_at_edge(self.alphas_, column, at, stacklevel=4)
+            warn_at_edge(self.alphas_, column, at)
         return held, found
 
     def _search_rows(

@@ -25,6 +25,7 @@ from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import surv
 from ..metrics.registry import RankingScorer, get_scorer, scorer_names
 from ..numerics.namespace import as_host
+from ..squared.routes import callers_level
 from ._folds import Folds
 
 _AUTO_POWERS = np.arange(-27, 4)
@@ -412,16 +413,8 @@ def choose(scores: np.ndarray, *grids: np.ndarray) -> tuple[int, ...]:
     return tuple(place)
 
 
-def warn_at_edge(alphas: np.ndarray, scores: np.ndarray, choice: int, *, stacklevel: int = 2) -> None:
-    """Warn when the chosen alpha is the smallest or largest of several, unless all are equally good.
-
-    Parameters
-    ----------
-    alphas, scores : ndarray of shape (a,)
-    choice : int
-    stacklevel : int
-        As in ``warnings.warn``, relative to the caller.
-    """
+def warn_at_edge(alphas: np.ndarray, scores: np.ndarray, choice: int) -> None:
+    """Warn when the chosen alpha is the smallest or largest of several, unless all are equally good."""
     n = alphas.shape[0]
     place = int(np.flatnonzero(np.argsort(alphas) == choice)[0])
     if n < 2 or 0 < place < n - 1 or np.ptp(scores) == 0:
@@ -431,5 +424,5 @@ def warn_at_edge(alphas: np.ndarray, scores: np.ndarray, choice: int, *, stackle
         f"The best alpha, {alphas[choice]:.3g}, is the {end} of the grid: try {direction} ones "
         "(alphas=...) to be sure.",
         UserWarning,
-        stacklevel=stacklevel + 1,
+        stacklevel=callers_level(),
     )

@@ -152,11 +152,10 @@ class PerformanceEstimate:
         >>> ill, patient = np.tile([0, 0, 1, 1], 10), np.repeat(np.arange(20), 2)
         >>> visits = rng.normal(size=(40, 3)) + ill[:, None]
         >>> found = estimate_auc(RLS(), visits, ill, groups=patient, method="averaged", n_splits=4, random_state=0)
-        >>> print(found.describe())  # doctest: +ELLIPSIS
-        Methods. AUC was estimated on data that the models had not been trained on (20 groups, 40 rows), by averaged
-        ...
-        Results. The AUC was 0.9... (95 % confidence interval 0.8... to 0.9...; 20 groups, 40 rows).
-        ...
+        >>> print(found.describe())
+        Methods. AUC was estimated on data that the models had not been trained on (20 groups, 40 rows), by
+        averaged: ...
+        Results. The AUC was 0.9... (95 % confidence interval 0.7... to 0.9...; 20 groups, 40 rows).
         References. ...
         """
         from .. import __version__

@@ -6,8 +6,8 @@ Removing battle c moves a difference of two strengths by about
 
 g_c minus the gradient of its loss. The battles that move the difference most are removed, in ever smaller steps with a
 refit after each, until somebody else is among the first k; one fewer is then tried, those that matter most where the
-two are level. Shrinkage and half-life stay as they are. Battles that are alike in everything are one row with a
-number, so that a step takes time proportional to these.
+two are level. On a small board every smaller set is tried as well. Shrinkage and half-life stay as they are. Battles
+that are alike in everything are one row with a number, so that a step takes time proportional to these.
 
 References
 ----------
@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 
@@ -36,6 +38,8 @@ from .strengths import (
 
 # Pairs of items whose exchange is estimated, and those of them that are verified by refitting.
 _MOST_ESTIMATED, _MOST_VERIFIED = 32, 3
+# Up to so many sets of one size, each is tried.
+_MOST_TRIED = 700
 # Strengths that differ by less are level.
 _LEVEL = 1e-9
 
@@ -95,7 +99,7 @@ def find_fragility(strengths: Strengths, k: int) -> Fragility:
         if best is None or taken.sum() < best[0]:
             best = (int(taken.sum()), taken, i, order[k])
     assert best is not None
-    n, taken, i, j = best
+    n, taken, i, j = board.smallest(order[:k], best[0]) or best
     items = strengths.battles.items
     return Fragility(k, n, board.rows_of(taken), items[i], items[j], int(board.counts.sum()))
 
@@ -205,6 +209,26 @@ class _Board:
                 return taken
             taken, strengths = fewer, found
         return taken
+
+    def smallest(self, top: np.ndarray, n: int) -> tuple[int, np.ndarray, int, int] | None:
+        """The first set of fewer than n battles that changes the first places, where all of them can be tried."""
+        kinds = self.counts.size
+        rest = np.setdiff1d(np.arange(self.used.n_items), top)
+        for size in range(1, n):
+            if comb(kinds + size - 1, size) > _MOST_TRIED:
+                return None
+            for some in combinations_with_replacement(range(kinds), size):
+                taken = np.bincount(some, minlength=kinds)
+                if (taken > self.counts).any():
+                    continue
+                there = np.isin(rest, self.used.pairs[(taken < self.counts)[self.of_used]])
+                if not there.any():
+                    continue
+                f = self.without(taken).scores
+                i, j = top[np.argmin(f[top])], rest[there][np.argmax(f[rest[there]])]
+                if f[j] - f[i] > _LEVEL:
+                    return size, taken, int(i), int(j)
+        return None
 
     def all_of(self, i: int) -> np.ndarray:
         """The battles of an item."""

@@ -142,7 +142,7 @@ class OnePassSearch:
         search.alpha_, search.best_score_ = float(search.alphas_[choice]), float(search.cv_scores_[choice])
         search.__dict__.pop("cv_predictions_", None)
         search._forget_choice()
-        warn_at_edge(search.alphas_, search.cv_scores_, choice, stacklevel=5)
+        warn_at_edge(search.alphas_, search.cv_scores_, choice)
         set_solution(plain, statistics, recipe, single, search.alpha_, {**info, "folds": self.n_folds})
         search._adopt(plain)
 
