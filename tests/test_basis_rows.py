@@ -353,3 +353,16 @@ def test_learners_that_choose_their_own_rows_are_refused():
     assert np.isfinite(cross_val_predict(drawn, X, Y, cv=2)).all()
     with pytest.raises(ValueError, match="without basis vectors"):
         GreedySelector(RankRLS(basis=[0, 9]), 2).fit(X, Y)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_folds_that_are_shuffled_with_the_seed_of_the_basis_share_it(seed: int) -> None:
+    """A basis drawn as the beginning of the permutation would leave as a whole with the first fold."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = X[:, 0] + rng.normal(size=400)
+    folds = KFold(10, shuffle=True, random_state=seed)
+    for n_basis in (20, 60):
+        model = RankRLSCV([1.0], kernel="rbf", n_basis=n_basis, random_state=seed, cv=folds).fit(X, y)
+        shares = [np.isin(model.basis_indices_, test).sum() for _, test in folds.split(X)]
+        assert max(shares) - min(shares) <= 1

@@ -320,7 +320,7 @@ TRAIN = Command(
         "kernel": ["", "--kernel linear", "--kernel rbf", "--kernel poly", "--kernel laplacian"],
         "gamma": ["", "--gamma 0.7"],
         "degree": ["", "--degree 4"],
-        "basis": ["", "--n-basis 12"],
+        "basis": ["", "--n-basis 7"],
         "alphas": ["", "--alphas 0.3,30"],
         "within": ["", "--within-queries"],
         "seed": ["", "--seed 3"],

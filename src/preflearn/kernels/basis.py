@@ -137,8 +137,10 @@ def choose_basis(n_rows: int, n_basis: Any, basis: Any, random_state: Any) -> np
         if n_basis is None:
             return None
         size = _basis_size(n_rows, n_basis)
-        drawn = check_random_state(random_state).choice(n_rows, size=size, replace=False)
-        return np.sort(drawn)
+        # Evenly along a permutation: folds that are shuffled with the same seed are runs of it, and its beginning alone
+        # would leave with the first of them.
+        order = check_random_state(random_state).permutation(n_rows)
+        return np.sort(order[np.arange(size) * n_rows // size])
     rows = _given_rows(n_rows, basis)
     if n_basis is not None and _basis_size(n_rows, n_basis) != rows.shape[0]:
         raise ValueError(
