@@ -188,9 +188,7 @@ class CoRankRLS(RankerMixin, KernelParametersMixin, KernelLearner, BaseEstimator
         return {name: getattr(self, name) for name in names}
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
-        )
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset)
 
     def _fitted_arrays(self) -> dict[str, str]:
         if not hasattr(self, "rankers_"):
