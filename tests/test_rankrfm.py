@@ -315,6 +315,7 @@ def test_plot_of_the_longest_directions():
     rng = np.random.default_rng(0)
     X, qid = rng.normal(size=(200, 5)), np.repeat(np.arange(20), 10)
     y = np.sin(2 * (X[:, 1] + X[:, 3]))  # one direction, two features
+    # Depends on the draw: with other seeds, or more basis vectors, the first direction may hold one feature alone.
     model = RankRFM(n_basis=80, max_rounds=1, metric="full", random_state=1).fit(X, y, qid=qid)
     assert model.best_round_ == 1
     ax = model.plot_directions(n_directions=2, n_features=2, names=list("abcde"))
