@@ -17,8 +17,8 @@ import lightgbm
 import numpy as np
 
 from _harness import write_results
-from peers import Part
 from preflearn.metrics import concordance, ndcg
+from ranking_sets import Part
 from sizes import _relative, make
 
 KINDS = ("additive", "interactions", "heavy tails")
