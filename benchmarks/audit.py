@@ -3,9 +3,10 @@
     python benchmarks/audit.py             # the table, and what is wrong
     python benchmarks/audit.py --sections  # also each section that has measured figures and names no source
 
-A page must not name a script or a file of results that is not there, and a script that a page names must have results
-(`tests/test_benchmarks.py`). Results say by which command, when, at which commit and with which version they were
-measured; those of another version than the library's are listed as old.
+A page must not name a script or a file of results that is not there, a script that a page names must have results, and
+a section with measured figures must name a source (`tests/test_benchmarks.py`). Results say by which command, when, at
+which commit and with which version they were measured; a table at the end of each page of the documentation says so,
+and names the limits that they miss.
 """
 
 from __future__ import annotations
@@ -93,6 +94,23 @@ def state(path: Path) -> tuple[str, list[str]]:
     return ", ".join(sorted(versions)), unmet
 
 
+def provenance(page: Path) -> str:
+    """A table for the end of a page: with which version its results were measured, and which limits they miss."""
+    text = page.read_text(encoding="utf-8")
+    named = {path for script in SCRIPT.findall(text) for path in results_of(script)}
+    named |= {RESULTS / f"{name}.json" for name in RESULT.findall(text)}
+    rows = []
+    for path in sorted(named):
+        version, unmet = state(path)
+        old = "" if version == __version__ else f"; the library is at {__version__}"
+        missed = "; ".join(line.replace("|", "/") for line in unmet) or "none"
+        rows.append(f"| `benchmarks/results/{path.name}` | version {version}{old} | {missed} |")
+    if not rows:
+        return ""
+    head = ["", "", "## Measured with", "", "| results | measured with | limits missed |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sections", action="store_true")
@@ -116,7 +134,7 @@ def main() -> int:
             print(f"{path.name}: limit not met: {line}")
     print(f"\nmeasured with another version than {__version__}: {', '.join(old) or 'none'}")
     print(f"{wrong} files that pages name are missing, {unsourced} sections have figures and name no source")
-    return int(wrong > 0)
+    return int(wrong + unsourced > 0)
 
 
 if __name__ == "__main__":

@@ -202,11 +202,13 @@ def tuned(grow: Grow, settings: list[Setting]) -> Contestant:
     return train
 
 
+def widened(part: Part) -> Part:
+    """Each feature standardised inside its query beside the features as they are."""
+    return Part(QueryRelative().fit_transform(part.X, qid=part.qid), part.y, part.qid)
+
+
 def with_query_features(train: Contestant) -> Contestant:
     """The same contestant, given each feature standardised inside its query as well."""
-
-    def widened(part: Part) -> Part:
-        return Part(QueryRelative().fit_transform(part.X, qid=part.qid), part.y, part.qid)
 
     def train_widened(part: Part, validation: Part) -> Trained:
         found = train(widened(part), widened(validation))
