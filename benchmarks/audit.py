@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 SCRIPT = re.compile(r"(?:python )?benchmarks/(?!results)([a-z_]+)\.py")
 RESULT = re.compile(r"benchmarks/results/([a-z_0-9]+)\.json")
-# Other sources of a figure: an experiment, a test, or a program on the page itself.
+# Other sources of a figure: an experiment, a test, a program on the page itself, or a comment that names one.
 SOURCE = re.compile(
-    r"benchmarks/|preflearn reproduce|python -m contracts|tests/test_|```pycon|```console|>>> "
+    r"benchmarks/|<!-- source: |preflearn reproduce|python -m contracts|tests/test_|```pycon|```console|>>> "
 )
 # A figure that somebody measured: a decimal in a table, seconds, a share, or a ratio.
 FIGURE = re.compile(r"\|[^|\n]*\d\.\d[^|\n]*\||\d(?:\.\d+)? (?:s|ms|µs|×|GB|%)(?![a-z])")

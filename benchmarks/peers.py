@@ -251,18 +251,41 @@ def _measured(
 
 
 def table(name: str, known: dict[str, dict]) -> list[dict]:
-    """Contestants that were measured on the same folds as AutoRanker, best first, and those with fewer folds."""
-    rows = []
+    """Contestants, best first: their figures, how far AutoRanker is ahead, and who is first or as good."""
+    measured = {}
     for contestant in CONTESTANTS:
-        folds = [fold for fold in range(DATA[name][1]) if _key(name, fold, contestant) in known]
-        if not folds:
-            continue
-        found = [known[_key(name, fold, contestant)] for fold in folds]
-        ours = [known.get(_key(name, fold, _OURS)) for fold in folds]
-        rows.append({"contestant": contestant, "folds": len(folds), **_summary(found)})
-        if contestant != _OURS and all(ours):
-            rows[-1].update(_difference(ours, found))
-    return sorted(rows, key=lambda row: -row["concordance"])
+        keys = [_key(name, fold, contestant) for fold in range(DATA[name][1])]
+        if found := {key.rsplit("/")[1]: known[key] for key in keys if key in known}:
+            measured[contestant] = found
+    if not measured:
+        return []
+    rows = {contestant: _summary(list(found.values())) for contestant, found in measured.items()}
+    most = max(map(len, measured.values()))
+    complete = [contestant for contestant, found in measured.items() if len(found) == most]
+    for column in ("concordance", "ndcg_at_10"):
+        first = max(complete, key=lambda one: rows[one][column])
+        for contestant, found in measured.items():
+            row = rows[contestant]
+            if contestant != _OURS and found.keys() <= measured.get(_OURS, {}).keys():
+                ahead = _ahead(measured[_OURS], found, column)
+                row[f"{column}_behind"], row[f"{column}_behind_error"] = ahead
+            if contestant in complete:
+                behind, error = _ahead(measured[first], found, column)
+                row[f"{column}_first"], row[f"{column}_near"] = contestant == first, behind <= error
+    named = [
+        {"contestant": one, "folds": len(measured[one]), "complete": one in complete, **rows[one]}
+        for one in measured
+    ]
+    return sorted(named, key=lambda row: -row["concordance"])
+
+
+def _ahead(first: dict[str, dict], second: dict[str, dict], column: str) -> tuple[float, float]:
+    """The mean difference over the test queries of the folds of ``second``, with its standard error."""
+    values = [
+        np.concatenate([some[fold]["of_queries"][column] for fold in second]) for some in (first, second)
+    ]
+    ahead = (values[0] - values[1])[~np.isnan(values[0] - values[1])]
+    return float(ahead.mean()), float(ahead.std(ddof=1) / np.sqrt(ahead.size))
 
 
 def _summary(found: list[dict]) -> dict:
@@ -275,19 +298,6 @@ def _summary(found: list[dict]) -> dict:
         out[column] = float(values.mean())
         if len(values) > 1:
             out[f"{column}_error"] = float(values.std(ddof=1) / np.sqrt(len(values)))
-    return out
-
-
-def _difference(ours: list, found: list[dict]) -> dict:
-    """How far AutoRanker is ahead, over the test queries of all folds, with the standard error of that mean."""
-    out = {}
-    for column in ("concordance", "ndcg_at_10"):
-        first, second = (
-            np.concatenate([one["of_queries"][column] for one in some]) for some in (ours, found)
-        )
-        ahead = (first - second)[~np.isnan(first - second)]
-        out[f"{column}_behind"] = float(ahead.mean())
-        out[f"{column}_behind_error"] = float(ahead.std(ddof=1) / np.sqrt(ahead.size))
     return out
 
 
@@ -308,24 +318,17 @@ def _print_table(name: str, rows: list[dict]) -> None:
 
 
 def firsts(tables: dict[str, list[dict]]) -> list[dict]:
-    """On how many sets each contestant is first, or no more than a standard error behind the first.
-
-    The error is that of the paired difference to AutoRanker over test queries; where AutoRanker is not the first,
-    that of the first's own difference to it.
-    """
+    """On how many sets each contestant is first, or at most a standard error of the paired difference behind it."""
+    fields = [f"{column}_{what}" for column in ("concordance", "ndcg_at_10") for what in ("first", "near")]
     counts: dict[str, dict[str, int]] = {}
-    for rows in tables.values():
-        complete = [row for row in rows if row["folds"] == max(one["folds"] for one in rows)]
-        for column in ("concordance", "ndcg_at_10"):
-            best = max(complete, key=lambda row: row[column])
-            for row in complete:
-                error = row.get(f"{column}_behind_error", best.get(f"{column}_behind_error", 0.0))
-                found = counts.setdefault(row["contestant"], {"sets": 0})
-                found["sets"] += column == "concordance"
-                found[f"{column}_first"] = found.get(f"{column}_first", 0) + (row is best)
-                near = best[column] - row[column] <= error
-                found[f"{column}_near"] = found.get(f"{column}_near", 0) + near
-    order = sorted(counts, key=lambda name: -counts[name].get("concordance_near", 0))
+    for row in (row for rows in tables.values() for row in rows if row["complete"]):
+        found = counts.setdefault(row["contestant"], dict.fromkeys(("sets", *fields), 0))
+        found["sets"] += 1
+        for field in fields:
+            found[field] += row[field]
+    order = sorted(
+        counts, key=lambda name: (-counts[name]["concordance_near"], -counts[name]["ndcg_at_10_near"])
+    )
     return [{"contestant": name, **counts[name]} for name in order]
 
 

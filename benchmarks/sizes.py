@@ -9,9 +9,9 @@ Seeds below 10 are for development; what is reported begins with 10 (--first-see
 
 Trees are treated as `rivals.py` says, with four settings, a fifth of the training queries to validate on, and all rows
 for the final training; AutoRanker takes the training rows as they are. Peers that are not installed are left out and
-named. Concordance and NDCG@10 are means over 300 test queries (1,000 with --letor-like), with their standard errors; CPU
-seconds are given beside wall-clock seconds, since they hardly depend on what else the machine does. Peak memory is that
-of the process so far, generated data included.
+named. Concordance and NDCG@10 are means over 300 test queries (1,000 with --letor-like), with their standard errors;
+CPU seconds are given beside wall-clock seconds, since they hardly depend on what else the machine does. Peak memory is
+that of the process so far, generated data included.
 """
 
 from __future__ import annotations
