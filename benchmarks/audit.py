@@ -27,7 +27,8 @@ SCRIPT = re.compile(r"(?:python )?benchmarks/(?!results)([a-z_]+)\.py")
 RESULT = re.compile(r"benchmarks/results/([a-z_0-9]+)\.json")
 # Other sources of a figure: an experiment, a test, a program on the page itself, or a comment that names one.
 SOURCE = re.compile(
-    r"benchmarks/|<!-- source: |preflearn reproduce|python -m contracts|tests/test_|```pycon|```console|>>> "
+    r"benchmarks/|<!-- (?:source|table): |<!--= |preflearn reproduce|python -m contracts|tests/test_"
+    r"|```pycon|```console|>>> "
 )
 # A figure that somebody measured: a decimal in a table, seconds, a share, or a ratio.
 FIGURE = re.compile(r"\|[^|\n]*\d\.\d[^|\n]*\||\d(?:\.\d+)? (?:s|ms|µs|×|GB|%)(?![a-z])")
@@ -57,6 +58,12 @@ def results_of(script: str) -> list[Path]:
     return [path for path in RESULTS.glob("*.json") if re.fullmatch(rf"{script}(_[a-z0-9_]+)?", path.stem)]
 
 
+def writes_results(script: str) -> bool:
+    """Whether it measures; some only define what others use."""
+    path = ROOT / f"benchmarks/{script}.py"
+    return path.exists() and "write_results(" in path.read_text(encoding="utf-8")
+
+
 def missing(page: Path) -> list[str]:
     """What the page names and is not there."""
     text = page.read_text(encoding="utf-8")
@@ -67,7 +74,11 @@ def missing(page: Path) -> list[str]:
             for name in scripts
             if not (ROOT / f"benchmarks/{name}.py").exists()
         ),
-        *(f"benchmarks/{name}.py has no committed results" for name in scripts if not results_of(name)),
+        *(
+            f"benchmarks/{name}.py has no committed results"
+            for name in scripts
+            if writes_results(name) and not results_of(name)
+        ),
         *(
             f"benchmarks/results/{name}.json is not there"
             for name in sorted(set(RESULT.findall(text)))

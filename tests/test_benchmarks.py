@@ -62,7 +62,7 @@ def test_a_table_is_written_from_the_results(figures, monkeypatch):
         "cpu_s": 3,
     }
     monkeypatch.setattr(figures, "_results", lambda name: [{"question": "x", "results": [row]}])
-    page = "<!-- table: peers / x -->\nold\n<!-- /table -->\n"
+    page = "<!-- table: peers / x -->\nstale\n<!-- /table -->\n"
     written = figures.written(page)
-    assert "| A | 2 | 0.7000 ± 0.0100 | 0.5000 |" in written and "old" not in written
+    assert "| A | 2 | 0.7000 ± 0.0100 | 0.5000 |" in written and "stale" not in written
     assert figures.written(written) == written
