@@ -327,7 +327,7 @@ def test_diverse_basis_vectors_are_drawn_again_by_the_same_seed_and_need_a_numbe
 
 def test_proposals_are_accepted_as_if_drawn_one_by_one():
     """The first two of three rows, drawn many times: their frequencies are those of randomly pivoted Cholesky."""
-    from preflearn.kernels.basis import _draw_diverse
+    from preflearn.kernels.maps import _draw_diverse
 
     rows = np.array([[0.0], [0.3], [3.0]])
     kernel = Kernel("rbf", gamma=1.0)
