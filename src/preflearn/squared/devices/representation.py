@@ -7,10 +7,11 @@ from typing import Any
 
 from ...comparisons import Comparisons
 from ...numerics.namespace import Home, as_host
+from ..base import Asked, Inputs, Representation
 from ..holdout.base import HoldOut
 from ..holdout.pair import PairSystem
 from ..problem import SquaredLossFit
-from ..representations import Asked, Inputs, Linear, Representation
+from ..representations import Linear
 from .holdout import DualDeviceHoldOut, FeatureDeviceHoldOut
 from .kernels import refuse_unless_served
 from .squared_loss import fit_features, fit_full_kernel, fit_reduced
