@@ -29,9 +29,8 @@ from ..squared.holdout.base import rows_outside
 from .candidates import Candidate, Pace, Preset, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
 from .extension import MoreRows, can_extend, extend, fold_to_keep
-from .features import Features
+from .features import Features, weighted_scores
 from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, name_of_model
-from .prediction import weighted_scores
 from .sample import MOST_ROWS
 from .tasks import Task, UnitScale
 

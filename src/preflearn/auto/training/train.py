@@ -27,7 +27,7 @@ from ...report.contents import (
     SetSizes,
     TrainingReport,
 )
-from ...report.inspection.rows import model_rows
+from ...report.inspection.explanation import model_rows
 from ...tables.data import RankingData
 from .conclusions import (
     SHOWN_FEATURES,
