@@ -758,7 +758,6 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600)
     qid = qid if with_queries else None
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
@@ -940,7 +939,6 @@ def test_features_have_curves_where_held_out_rows_gain_by_it(small_trees, additi
 
 def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600, seed=2)
     X[:, :2] = np.sign(X[:, :2]) * np.exp(4 * np.abs(X[:, :2]))  # heavy tails: quantiles are far ahead
     board = AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_

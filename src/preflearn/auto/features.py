@@ -30,8 +30,7 @@ from ..tables.encoding.query_relative import QueryRelative, standardised_in_quer
 from ._loops import normal_quantiles
 from .onnx_nodes import quantile_nodes
 
-_QUANTILES = 500
-_QUANTILE_ROWS = 20_000
+# Normal quantiles are clipped to this.
 _MOST = 3.0
 # Trees compare features in float32, and variances are sums of squares.
 _LARGEST = 1e37
@@ -65,8 +64,8 @@ class Features(BaseEstimator):
         rows = X[:, self.kept_]
         self.scaler_ = StandardScaler().fit(rows)
         self.quantiles_ = QuantileTransformer(
-            n_quantiles=min(_QUANTILES, rows.shape[0]),
-            subsample=_QUANTILE_ROWS,
+            n_quantiles=min(500, rows.shape[0]),
+            subsample=20_000,
             random_state=0,
         ).fit(rows)
         return self

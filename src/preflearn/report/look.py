@@ -23,7 +23,7 @@ from .contents import plain
 _MAX_CATEGORIES = 30
 _BINS, _SHOWN_VALUES, _LONGEST = 16, 5, 40
 # Rows that single columns are tried on.
-_TRIED_ROWS = 50_000
+TRIED_ROWS = 50_000
 _TARGET_WORDS = (
     {"target", "targets"}, {"grade", "grades", "relevance", "rel", "gain", "judgement", "judgment"},
     {"label", "labels", "y"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
@@ -336,7 +336,7 @@ def _columns_alone(
 
 
 def _alone(table: Table, kinds: dict[str, Any], y: np.ndarray, groups: Groups) -> dict[str, SingleColumn]:
-    rows = groups.sample(_TRIED_ROWS)
+    rows = groups.sample(TRIED_ROWS)
     rows = rows[~np.isnan(y[rows])]
     if not rows.size:
         return {}

@@ -49,7 +49,6 @@ _FOLDS = 10
 _REFIT_FOLDS = 5
 # Queries are held out exactly where a factorisation within this time and size can do it, even if iterations are faster.
 _FACTOR_SECONDS, _FACTOR_BYTES = 30.0, 4e9
-_AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
 # Coverages of sets that are tried, the first that the number of queries allows.
@@ -392,7 +391,7 @@ class RankingProblem:
         if prepared.kernel["kernel"] != "linear":
             return False
         purpose, n_folds = ("folds", _FOLDS) if self.data.qid is None else ("queries", self.data.n_queries)
-        workload = Workload.of(prepared.X, purpose, n_alphas=_AUTOMATIC_ALPHAS, n_folds=n_folds)
+        workload = Workload.of(prepared.X, purpose, n_alphas=31, n_folds=n_folds)
         found = choose_route(workload)
         factorised = [route for route in found.others if route.exact and route.n_bytes < _FACTOR_BYTES]
         return found.chosen.solver == "cg" and all(route.seconds > _FACTOR_SECONDS for route in factorised)
