@@ -957,7 +957,8 @@ def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
         candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
     )
     trees = candidates.Candidate("trees", ("plain",), trees_module.cost_of_trees, trees_module.boosted_trees)
-    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
+    folds = SimpleNamespace(tests=range(5))
+    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={}, folds=folds)
     pace = Pace(task, 40)
     work, alone = pace.work(first), pace.work(trees)
     assert work.rest == pytest.approx(
@@ -988,7 +989,8 @@ def test_what_ends_early_does_not_make_others_look_fast(name, best, monkeypatch)
     }[name]
     one = candidates.Candidate(name, ("plain",), cost, train)
     other = candidates.Candidate("random", ("plain",), candidates._cost_of_forest, candidates.random_trees)
-    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=()), 40)
+    folds = SimpleNamespace(tests=range(5))
+    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=(), folds=folds), 40)
     work, before = pace.work(one), pace.seconds(pace.work(other))
     member = candidates.Member(None, None, None, None, "", cost(5_000, 40, best))
     done = cost(5_000, 40, best) / cost(5_000, 40) * work.rest

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit, ndtr
 from scipy.stats import poisson
 
+from ..errors import shortened
 from ..shown_tables import visible
 from .battles import Battles
 from .boards import dates_of
@@ -64,16 +65,13 @@ def _by_label(items: list[Hashable], labels: np.ndarray) -> list[list[Hashable]]
 
 def describe_components(found: list[list[Hashable]]) -> str:
     """Their items in a few words, the largest without its names where there are many."""
-    parts = []
-    for component in found[:_MOST_NAMED]:
-        parts.append(_named(component))
+    parts = map(_named, found[:_MOST_NAMED])
     more = f"; and {len(found) - _MOST_NAMED:,} more components" if len(found) > _MOST_NAMED else ""
     return "; ".join(parts) + more
 
 
 def _named(labels: Sequence[Hashable]) -> str:
-    more = f" and {len(labels) - _MOST_NAMED:,} more" if len(labels) > _MOST_NAMED else ""
-    return ", ".join(map(visible, labels[:_MOST_NAMED])) + more
+    return shortened(list(map(visible, labels)), _MOST_NAMED)
 
 
 def transitivity_test(strengths: Strengths) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..errors import shortened
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
@@ -502,9 +503,7 @@ def _notes_on_columns(columns: Sequence[ColumnLook], n_rows: int) -> list[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:6]) + (
-        f" and {len(names) - 6} more" if len(names) > 6 else ""
-    )
+    shown = shortened([f"`{name}`" for name in names], 6)
     return f"{shown} {'has' if len(names) == 1 else 'have'}"
 
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 
 from ... import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from ...comparisons import Groups, encode_queries
-from ...errors import InputError, Remedy
+from ...errors import InputError, Remedy, shortened
 from ...metrics import concordance, ndcg
 from ...metrics.single_columns import best_feature_scores
 from ...model_selection import (
@@ -509,10 +509,8 @@ class RankingProblem:
         }
 
 
-def _listed(names: list[str], most: int = 12) -> str:
-    if names[0].isdigit():
-        return f"numbered 1 to {len(names):,}"
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+def _listed(names: list[str]) -> str:
+    return f"numbered 1 to {len(names):,}" if names[0].isdigit() else shortened(names)
 
 
 def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
@@ -629,8 +627,7 @@ def _hashed(data: RankingData) -> set[str]:
 
 
 def _features_are(names: list[str]) -> str:
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"Feature {shown} is" if len(names) == 1 else f"Features {shown} are"
+    return f"Feature {names[0]} is" if len(names) == 1 else f"Features {shortened(names, 5)} are"
 
 
 def _spread(values: np.ndarray, groups: Groups) -> np.ndarray:
