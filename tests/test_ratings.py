@@ -21,9 +21,17 @@ from preflearn.cli.app import run
 from preflearn.errors import InputError
 from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
 from preflearn.ratings.boards import category_boards, month_edges
-from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
-from preflearn.ratings.held_out import by_elo, by_model, by_win_rate, held_out_folds
+from preflearn.ratings.held_out import (
+    by_elo,
+    by_model,
+    by_win_rate,
+    choose_alpha,
+    choose_half_life,
+    held_out_folds,
+    leave_battle_out,
+    log_losses,
+)
 from preflearn.ratings.judges import corrected, krippendorff_alpha, slopes_by_judge
 from preflearn.ratings.planning import after_battles
 from preflearn.ratings.ranks import (

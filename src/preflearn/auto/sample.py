@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import _safe_indexing
 
 from .. import __version__
 from ..comparisons import encode_queries
@@ -472,15 +473,7 @@ def take(rows: Any, places: np.ndarray) -> Any:
     """Some rows, in this order."""
     if _is_mapping(rows):
         return {name: _column(values)[places] for name, values in rows.items()}
-    if isinstance(rows, np.ndarray):
-        return rows[places]
-    if sp.issparse(rows):
-        return rows.tocsr()[places]
-    if isinstance(rows, Sequence):
-        return [rows[place] for place in places.tolist()]
-    import narwhals as nw
-
-    return nw.from_native(rows, eager_only=True)[places].to_native()
+    return _safe_indexing(rows.tocsr() if sp.issparse(rows) else rows, places)
 
 
 def join(parts: Sequence[Any]) -> Any:

@@ -457,7 +457,7 @@ class Ratings:
 
     @cached_property
     def findings(self) -> list[tuple[str, str, float]]:
-        from .audit import findings
+        from .diagnostics import findings
 
         return findings(self)
 

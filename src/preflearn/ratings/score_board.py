@@ -398,13 +398,13 @@ class Leaderboard:
 
     def to_markdown(self) -> str:
         """The leaderboard as a Markdown table."""
-        from ..report.scores import markdown_scores
+        from ..report.ratings import markdown_scores
 
         return markdown_scores(self)
 
     def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the board as one self-contained HTML page, or as Markdown with the suffix ``.md``."""
-        from ..report.scores import page_of_scores
+        from ..report.ratings import page_of_scores
         from ..tables.atomic import write_whole
 
         write_whole(path, page_of_scores(self, path, title))
@@ -419,7 +419,7 @@ class Leaderboard:
         return "\n".join([table.caption, *(line.rstrip() for line in lines), *table.notes])
 
     def shown_tables(self) -> list[ShownTable]:
-        from ..report.scores import shown_rows
+        from ..report.ratings import shown_rows
 
         rows = [("rank", "item", "mean", "interval", "ranks", "group"), *shown_rows(self)[:20]]
         left = len(self) - 20

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..errors import shortened
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
@@ -23,7 +24,7 @@ from .contents import plain
 _MAX_CATEGORIES = 30
 _BINS, _SHOWN_VALUES, _LONGEST = 16, 5, 40
 # Rows that single columns are tried on.
-_TRIED_ROWS = 50_000
+TRIED_ROWS = 50_000
 _TARGET_WORDS = (
     {"target", "targets"}, {"grade", "grades", "relevance", "rel", "gain", "judgement", "judgment"},
     {"label", "labels", "y"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
@@ -336,7 +337,7 @@ def _columns_alone(
 
 
 def _alone(table: Table, kinds: dict[str, Any], y: np.ndarray, groups: Groups) -> dict[str, SingleColumn]:
-    rows = groups.sample(_TRIED_ROWS)
+    rows = groups.sample(TRIED_ROWS)
     rows = rows[~np.isnan(y[rows])]
     if not rows.size:
         return {}
@@ -502,9 +503,7 @@ def _notes_on_columns(columns: Sequence[ColumnLook], n_rows: int) -> list[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:6]) + (
-        f" and {len(names) - 6} more" if len(names) > 6 else ""
-    )
+    shown = shortened([f"`{name}`" for name in names], 6)
     return f"{shown} {'has' if len(names) == 1 else 'have'}"
 
 

@@ -30,6 +30,7 @@ from ...metrics.single_columns import SingleColumn, leak_question, order_alone, 
 from ...model_selection import learning_curve
 from ...report.contents import (
     BEST_FEATURE,
+    SHOWN_FEATURES,
     Baseline,
     Curve,
     Estimate,
@@ -40,7 +41,7 @@ from ...report.contents import (
 )
 from ...report.inspection.explanation import Explanation, explain
 from ...report.inspection.influence import feature_influence
-from ...report.look import columns_alone
+from ...report.look import TRIED_ROWS, columns_alone
 from .preference import PreferenceProblem
 from .preparation import BASELINE_FEATURES, Preparation
 from .ranking import RankingProblem
@@ -50,10 +51,10 @@ Problem = RankingProblem | PreferenceProblem
 
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
-_LEVEL = 0.05
+# Differences with a larger p-value may be due to chance.
+LEVEL = 0.05
 # Nobody reads a long list of questions about leaks.
 _MOST_LEAKS = 3
-_TRIED_ROWS = 50_000
 
 
 def conclude(report: TrainingReport, problem: Problem, learned: Any) -> TrainingReport:
@@ -105,7 +106,7 @@ def _than_what(report: TrainingReport) -> str:
 def _against(other: Baseline, estimate: Estimate) -> str:
     share = f"{other.label} ({100 * other.value:.1f} %)"
     if other.pvalue is not None:
-        if other.pvalue > _LEVEL:
+        if other.pvalue > LEVEL:
             return f"that is not significantly different from {share}"
         direction = "better" if estimate.value > other.value else "worse"
         return f"that is significantly {direction} than {share}"
@@ -203,7 +204,7 @@ def single_columns(problem: Problem) -> list[SingleColumn]:
     if too_many:
         return []
     groups = encode_queries(data.qid, len(data))
-    rows = groups.sample(_TRIED_ROWS)
+    rows = groups.sample(TRIED_ROWS)
     part = encode_queries(groups.codes[rows], rows.size)
     return [
         order_alone(name, data.X[rows, k], problem.y[rows], part) for k, name in enumerate(data.feature_names)
@@ -263,7 +264,6 @@ def leak_notes(columns: Sequence[SingleColumn], model_share: float) -> list[str]
 
 # Each feature takes one prediction of the sampled rows per shuffle.
 _SHUFFLED_FEATURES, _SHUFFLES = 100, 5
-SHOWN_FEATURES = 15
 # An explanation takes predictions of every row of the query for every feature.
 _EXPLAINED_FEATURES, _EXPLAINED_ROWS = 100, 40
 _SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
