@@ -21,7 +21,7 @@ from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
 from ..learners.streaming.checkpoint import CheckpointFile, fingerprint
 from ..learners.streaming.stream import Source, are_paths, as_source, read_ahead, unpack
-from ..squared.query_keys import KeySet, folds_of, label_keys
+from ..squared.statistics import KeySet, folds_of, label_keys
 from ..tables.cells import FileFaultError
 from ..tables.options import ReadOptions
 from ..tables.table import TableChunks
