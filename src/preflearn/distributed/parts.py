@@ -14,11 +14,11 @@ from sklearn.base import clone
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
 from ..errors import missing_extra
-from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
+from ..kernels.maps import choose_basis
 from ..learners.streaming.basis import Basis, refuse_basis
-from ..squared.query_keys import label_keys
+from ..squared.statistics import label_keys
 
 
 def require_dask() -> Any:
