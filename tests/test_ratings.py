@@ -39,8 +39,8 @@ from preflearn.ratings.ranks import (
     group_letters,
     many_rank_bounds,
     rank_bounds,
+    significant_signs,
     simultaneous_threshold,
-    told_apart,
 )
 from preflearn.ratings.reading import read_battles
 from preflearn.ratings.strengths import (
@@ -243,7 +243,7 @@ def test_letters_are_shared_exactly_by_those_that_cannot_be_told_apart(n, seed):
     rng = np.random.default_rng(seed)
     scores = -np.sort(-2 * rng.normal(size=n))
     A = rng.normal(size=(n, n))
-    apart = told_apart(scores, A @ A.T / n, 1.0)
+    apart = significant_signs(scores, A @ A.T / n, 1.0)
     letters = group_letters(apart)
     for i in range(n):
         for j in range(n):

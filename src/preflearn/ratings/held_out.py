@@ -113,16 +113,12 @@ def choose_alpha(battles: Battles) -> Strengths:
     for width in widths:
         like = path[-1] if path else None
         path.append(fit_strengths(training, alpha_of(width), like=like))
-        p = leave_battle_out(path[-1]) if by_formula else _plain_probabilities(path[-1], test)
+        p = leave_battle_out(path[-1]) if by_formula else replace(path[-1], battles=test).probabilities()
         losses.append(log_losses(p, test.share))
     chosen = path[_least_shrinkage(np.array(losses), test.weight, test.are_counts)]
     if by_formula:
         return fit_strengths(battles, chosen.alpha, like=chosen)
     return fit_strengths(battles, chosen.alpha, start=chosen.theta)
-
-
-def _plain_probabilities(strengths: Strengths, test: Battles) -> np.ndarray:
-    return replace(strengths, battles=test).probabilities()
 
 
 def _least_shrinkage(losses: np.ndarray, weight: np.ndarray, are_counts: bool) -> int:
@@ -171,7 +167,7 @@ def future_probabilities(
             training = decayed(training, half_life, float(test.time.min()))
             training = training.take(np.flatnonzero(training.weight > _FORGOTTEN * training.weight.max()))
         strengths = fit_strengths(training, alpha)
-        out.append(_plain_probabilities(strengths, test))
+        out.append(replace(strengths, battles=test).probabilities())
     return np.concatenate(out)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..shown_tables import markdown_text, visible
+from ..shown_tables import clipped, markdown_text, visible
 
 # Rows of the board that are drawn, and items of the matrix of win probabilities.
 _MOST_DRAWN, _MOST_IN_MATRIX = 30, 20
@@ -195,8 +195,7 @@ def _axes(ax: Any, n_rows: int) -> Any:
 
 
 def _short(item: Any, most: int = 26) -> str:
-    text = visible(item)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return clipped(visible(item), most)
 
 
 def render_ratings(page: RatingsPage) -> str:

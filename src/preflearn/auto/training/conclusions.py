@@ -8,10 +8,8 @@ has one bar, however many features it became.
 
 from __future__ import annotations
 
-import re
 import shlex
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -42,6 +41,7 @@ from ...report.contents import (
 from ...report.inspection.explanation import Explanation, explain
 from ...report.inspection.influence import feature_influence
 from ...report.look import TRIED_ROWS, columns_alone
+from ...shown_tables import clipped
 from .preference import PreferenceProblem
 from .preparation import BASELINE_FEATURES, Preparation
 from .ranking import RankingProblem
@@ -435,8 +435,8 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
             last = first + len(encoder.names(column))
             value = data.columns[column][row]
             text = f"{value:.4g}" if isinstance(value, Real) else str(value)
-            text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
-            shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
+            text = clipped(text, _LONGEST_VALUE) or "(missing)"
+            shown.append((f"{column} = {text}", float(why.contributions[first:last].sum())))
             first = last
     shown.sort(key=lambda pair: -abs(pair[1]))
     return tuple(f"{text} ({one:+.3g})" for text, one in shown[:_REASONS] if one != 0)
@@ -522,22 +522,21 @@ def telling_words(texts: np.ndarray, scores: np.ndarray) -> tuple[list[str], lis
     >>> telling_words(texts, np.tile([1.0, -1.0], 20) + 0.1 * np.sin(np.arange(40)))
     (['red'], ['blue'])
     """
-    words = [set(re.findall(r"\w+", str(text).lower())) for text in texts.tolist()]
-    counts = Counter(word for one in words for word in one)
-    known = sorted(word for word, n in counts.items() if _LEAST_ROWS <= n <= len(words) - _LEAST_ROWS)
-    if not known:
+    m, n_most = scores.shape[0], scores.shape[0] - _LEAST_ROWS
+    if n_most < _LEAST_ROWS:
         return [], []
-    place = {word: k for k, word in enumerate(known)}
-    rows, columns = zip(
-        *((row, place[word]) for row, one in enumerate(words) for word in one if word in place)
-    )
-    seen = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(words), len(known)))
+    counter = CountVectorizer(binary=True, token_pattern=r"\w+", min_df=_LEAST_ROWS, max_df=n_most)
+    try:
+        seen = counter.fit_transform(map(str, texts))
+    except ValueError:  # no word is in as many rows
+        return [], []
+    known = counter.get_feature_names_out().tolist()
     n = np.asarray(seen.sum(axis=0)).ravel()
     spread = scores.std()
     if spread == 0:
         return [], []
     # The difference of the means of rows with and without the word, in standard errors.
-    m, total = scores.shape[0], scores.sum()
+    total = scores.sum()
     sums = seen.T @ scores
     z = (sums / n - (total - sums) / (m - n)) / (spread * np.sqrt(1 / n + 1 / (m - n)))
     order = np.argsort(-z, kind="stable")
