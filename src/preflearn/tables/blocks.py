@@ -298,51 +298,31 @@ def _split(blocks: list[Block], n_rows: int) -> tuple[list[Block], list[Block]]:
 
 
 class _EndedQueries:
-    """The queries that have ended, sorted by label, with the line of their last row."""
+    """The queries that have ended, with the file and the line of their last row."""
 
     def __init__(self, unit: str):
         self.unit = unit
-        self.labels: np.ndarray | None = None
-        self.lines = np.empty(0, np.int64)
-        self.files = np.empty(0, np.int64)
-        self.paths: list[str] = []
+        self.ends: dict[Any, tuple[str, int]] = {}
 
     def note(self, chunk: list[Block]) -> None:
         """End the queries of a chunk; refuse one that has ended before."""
-        if chunk[0].qid is None:
-            return
-        qid = np.concatenate([block.qid for block in chunk if block.qid is not None])
-        lines = np.concatenate([block.lines for block in chunk])
-        files = np.concatenate([np.full(len(block), self._file(block.path)) for block in chunk])
-        last = np.append(np.flatnonzero(qid[1:] != qid[:-1]), qid.shape[0] - 1)
-        first = np.concatenate([[0], last[:-1] + 1])
+        current: Any = None
+        for block in chunk:
+            if block.qid is None:
+                return
+            cuts = np.append(np.flatnonzero(block.qid[1:] != block.qid[:-1]) + 1, len(block))
+            first = 0
+            for cut, query in zip(cuts.tolist(), block.qid[cuts - 1].tolist()):
+                if query != current and query in self.ends:
+                    self._refuse(query, block.path, int(block.lines[first]))
+                self.ends[query] = (block.path, int(block.lines[cut - 1]))
+                current, first = query, cut
 
-        labels = qid[last] if self.labels is None else np.concatenate([self.labels, qid[last]])
-        n_before = labels.shape[0] - last.shape[0]
-        end_lines = np.concatenate([self.lines, lines[last]])
-        end_files = np.concatenate([self.files, files[last]])
-        if n_before and labels.dtype != object and (labels[n_before - 1 : -1] < labels[n_before:]).all():
-            order = np.arange(labels.shape[0])  # labels that ascend, the usual case, are in order already
-        else:
-            order = np.argsort(labels, kind="stable")
-        again = np.flatnonzero(labels[order[1:]] == labels[order[:-1]])
-        if again.size:
-            # The earliest return in the file, and the end it follows.
-            pick = again[np.argmin(order[again + 1])]
-            before, after = order[pick], order[pick + 1]
-            start = first[after - n_before]
-            raise InputError(
-                f"{self.paths[files[start]]}, {self.unit} {lines[start]}: query {labels[after]!s} comes back after it "
-                f"ended on {self.unit} {end_lines[before]}{self._other(end_files[before], files[start])}. Rows of a "
-                "query must be adjacent to be read in chunks: sort the file by query",
-                in_python="or use read_ranking",
-            )
-        self.labels, self.lines, self.files = labels[order], end_lines[order], end_files[order]
-
-    def _file(self, path: str) -> int:
-        if not self.paths or self.paths[-1] != path:
-            self.paths.append(path)
-        return len(self.paths) - 1
-
-    def _other(self, ended: int, returned: int) -> str:
-        return "" if ended == returned else f" of {self.paths[ended]}"
+    def _refuse(self, query: Any, path: str, line: int) -> None:
+        file, end = self.ends[query]
+        other = "" if file == path and end < line else f" of {file}"  # a file may be read twice
+        raise InputError(
+            f"{path}, {self.unit} {line}: query {query!s} comes back after it ended on {self.unit} {end}{other}. Rows "
+            "of a query must be adjacent to be read in chunks: sort the file by query",
+            in_python="or use read_ranking",
+        )

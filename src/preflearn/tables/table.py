@@ -17,10 +17,18 @@ import numpy as np
 
 from ..errors import InputError, Remedy, refuse_all, shortened
 from .blocks import Block, regroup
-from .cells import FileFaultError, clip, refuse, whole_number
+from .cells import (
+    FileFaultError,
+    clip,
+    is_missing,
+    number_style,
+    parse_numbers,
+    refuse,
+    truth_values,
+    whole_number,
+)
 from .data import TableData
 from .encoding.summary import TableWarning
-from .encoding.values import TRUTH, is_missing, number_style, parse_numbers
 from .formats import TableFile, open_file
 from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
 
@@ -510,7 +518,7 @@ def _numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     there = np.array([not is_missing(text, among_values=True) for text in texts], dtype=bool)
     known = [text for text, one in zip(texts, there) if one]
     found = parse_numbers(known, number_style(known))
-    truths = np.array([TRUTH.get(text.lower(), np.nan) for text in known])
+    truths = truth_values(known)
     n_truths, n_numbers = (np.count_nonzero(~np.isnan(values)) for values in (truths, found))
     if n_truths == len(known) or n_truths > n_numbers:
         found = truths

@@ -39,8 +39,8 @@ from ..metrics.by_query import wants_qid
 from ..model_selection.calibrated import query_figures
 from ..model_selection.conformal import LEAST_FOR_DRIFT, StoredSets
 from ..numerics.onnx_graph import ExportError
+from ..tables.cells import is_missing
 from ..tables.encoding.frames import read_table
-from ..tables.encoding.values import is_missing
 from ..tables.models.search_engines import folded_weights
 from .requests import LOOPBACK, RefusedError, check_host, described, parse_object, read_json
 

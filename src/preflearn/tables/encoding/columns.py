@@ -18,9 +18,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
 from ...numerics.threads import blas_at_rest
-from .frames import TEXT, TIME, Column, count_codes
-from .kinds import SAMPLE, truth_values, values_in, values_of_texts
-from .values import (
+from ..cells import (
     DAY,
     NUMBER_STYLES,
     day_comes_first,
@@ -29,7 +27,10 @@ from .values import (
     parse_numbers,
     parse_times,
     times_of_digits,
+    truth_values,
 )
+from .frames import TEXT, TIME, Column, count_codes
+from .kinds import SAMPLE, values_in, values_of_texts
 
 # The years 1 to 9999, in seconds since 1970.
 _FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0

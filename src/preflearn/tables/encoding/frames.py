@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from ...numerics.namespace import refuse_repeated_columns
-from .values import is_missing_value
+from ..cells import is_missing_value
 
 NUMBER, BOOLEAN, TIME, TEXT = "number", "boolean", "time", "text"
 # Up to which float64 has all whole numbers.

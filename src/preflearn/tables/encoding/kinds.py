@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from ...comparisons.grouping import Groups
-from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
-from .values import (
+from ..cells import (
     TRUTH,
     day_comes_first,
     is_missing,
@@ -36,7 +35,9 @@ from .values import (
     parse_numbers,
     parse_times,
     times_of_digits,
+    truth_values,
 )
+from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
 
 # Kinds that become features.
 FEATURES = ("number", "boolean", "category", "date", "text", "words")
@@ -228,11 +229,6 @@ def _decide_words(name: str, some: list[str], texts: Texts, max_categories: int)
     if d > max_categories and name_words(name) & _IDENTIFIERS:
         return Decision("identifier", f"{d:,} distinct values, an identifier by its name")
     return Decision("category")
-
-
-def truth_values(texts: list[str]) -> np.ndarray:
-    """1 for yes, true, on ...; 0 for no, false, off ...; NaN for anything else."""
-    return np.array([TRUTH.get(text.strip().lower(), np.nan) for text in texts], dtype=np.float64)
 
 
 def values_of_texts(texts: Texts, parse) -> tuple[np.ndarray, dict[str, int]]:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...numerics.onnx_graph import ExportError, Graph, Value
+from ..cells import DAY, SPELLED_MISSING
 from .columns import CategoryColumn, DateColumn, NumberColumn
-from .values import DAY, SPELLED_MISSING
 
 
 def free_texts(encoders: Mapping[str, Any]) -> list[str]:
