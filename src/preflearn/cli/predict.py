@@ -113,8 +113,7 @@ def predict(
 def _write(output: Path, scores: Any, rows: model_files.Rows, labels: dict[str, Any], tag: str) -> str:
     """Write a TREC run, or scores; what was written, in words."""
     from ..tables.streams import split_name
-    from ..tables.trec import write_run
-    from ..tables.writing import write_scores
+    from ..tables.writing import write_run, write_scores
 
     if output.suffix in _RUNS:
         write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)

@@ -364,23 +364,14 @@ class QueryLabels:
         if self.kind is None:
             self.first = texts[0]
             self.kind = str if whole_number(texts[0]) is None else int
-        if self.kind is str:
-            for row, text in enumerate(texts.tolist()):
-                if not text:
-                    self._refuse_missing(lines[row])
-            return texts
-        labels = np.empty(texts.shape[0], dtype=np.int64)
-        previous = None
-        label: int | None = None
-        for row, text in enumerate(texts.tolist()):
-            if text is not previous:
-                previous, label = text, whole_number(text)
-            if label is None:
-                if not text:
-                    self._refuse_missing(lines[row])
-                self._refuse_kind(text, lines[row])
-            labels[row] = label
-        return labels
+        cells = texts.tolist()
+        known = {text: whole_number(text) if self.kind is int else text for text in dict.fromkeys(cells)}
+        odd = next((text for text, label in known.items() if label is None or text == ""), None)
+        if odd == "":
+            self._refuse_missing(lines[cells.index(odd)])
+        if odd is not None:
+            self._refuse_kind(odd, lines[cells.index(odd)])
+        return texts if self.kind is str else np.array([known[text] for text in cells], dtype=np.int64)
 
     def from_values(self, values: Sequence[Any], lines: np.ndarray) -> np.ndarray:
         """Labels of values that have a type: whole numbers or texts."""

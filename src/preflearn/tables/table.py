@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from ..errors import InputError, Remedy, refuse_all, shortened
-from .blocks import Block, regroup
+from .blocks import Block, ignore_progress, regroup
 from .cells import (
     FileFaultError,
     clip,
@@ -28,14 +28,12 @@ from .cells import (
     whole_number,
 )
 from .data import TableData
-from .encoding.summary import TableWarning
+from .encoding.kinds import TableWarning
 from .formats import TableFile, open_file
 from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
 
 # Rows named in one message for one kind of fault, and problems in one message.
 _EXAMPLES, _MOST_PROBLEMS = 3, 8
-# Distinct words of a target that may be grades.
-_MOST_GRADES = 8
 
 
 def read_table(
@@ -214,7 +212,7 @@ class TableChunks:
         aside = [] if self.target is None or self.target in self._numeric else [self.target]
         targets = () if self.target is None or aside else (self.target,)
         roles = Roles(targets, False, self.query, self.item, tuple(self.numbers), (*texts, *aside))
-        blocks = (block for file in self._files for block in file.blocks(roles, lambda n_bytes: None))
+        blocks = (block for file in self._files for block in file.blocks(roles, ignore_progress))
         for chunk in regroup(blocks, self._rows, self._files[0].unit):
             yield self._table(chunk, roles)
 
@@ -266,7 +264,7 @@ def iter_columns(
     roles = Roles((), False, None, None, tuple(numbers), tuple(texts))
     held: list[Block] = []
     for path in as_paths(list(paths)):
-        for block in open_file(path, ReadOptions(missing=np.nan)).blocks(roles, lambda n_bytes: None):
+        for block in open_file(path, ReadOptions(missing=np.nan)).blocks(roles, ignore_progress):
             held.append(block)
             if sum(map(len, held)) >= rows:
                 yield _columns_of(held, roles)
@@ -390,7 +388,7 @@ class _TableReader:
                 numeric.discard(fault.column)
 
     def _read_as(self, roles: Roles) -> _Rows:
-        blocks = [block for file in self.files for block in file.blocks(roles, lambda n_bytes: None)]
+        blocks = [block for file in self.files for block in file.blocks(roles, ignore_progress)]
         if not blocks:
             self.problems.append(InputError(f"{self.name}: there are no rows in it"))
             refuse_all(self.name, self.problems)
@@ -496,7 +494,7 @@ def _as_grades(column: np.ndarray) -> str:
     if column.dtype != object:
         return ""
     words = sorted({text.strip() for text in column.tolist() if not is_missing(text, among_values=True)})
-    if len(words) > _MOST_GRADES or not np.isnan(parse_numbers(words, number_style(words))).all():
+    if len(words) > 8 or not np.isnan(parse_numbers(words, number_style(words))).all():
         return ""
     grades = ", ".join(map(str, range(len(words))))
     return f". Write {grades} for {', '.join(map(clip, words))}, in their order from worst to best"

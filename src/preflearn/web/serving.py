@@ -48,8 +48,6 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
-# Drift is looked for in the last queries.
-_RECENT_QUERIES = 500
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -221,7 +219,7 @@ class Metrics:
 
     def __init__(self, sets: StoredSets | None = None) -> None:
         self.sets = sets
-        self.figures: deque[np.ndarray] = deque(maxlen=_RECENT_QUERIES)
+        self.figures: deque[np.ndarray] = deque(maxlen=500)  # the last queries, in which drift is looked for
         self.requests: Counter[tuple[str, int]] = Counter()
         self.items = 0
         self.seconds = 0.0

@@ -18,7 +18,7 @@ from itertools import chain, islice
 import numpy as np
 
 from ...errors import InputError, Remedy
-from ..blocks import read_records
+from ..blocks import LOOK_AT_ROWS, TableFile, ignore_progress, read_records
 from ..cells import (
     CellError,
     QueryLabels,
@@ -29,16 +29,13 @@ from ..cells import (
     numbers,
     refuse,
 )
-from ..encoding.summary import TableWarning
+from ..encoding.kinds import TableWarning
 from ..options import ReadOptions, Roles, check_names
 from ..streams import UTF8, detect_encoding, read_encoding, spoken
-from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
 _LOOK_AT_BYTES = 1 << 18
-# Rows that are looked at to see what separates the cells.
-_ROWS_FOR_MARKS = 20
 _QUOTE, _LF, _CR = b'"\n\r'
 # What stands for a byte that is not UTF-8.
 _DAMAGED = re.compile("[\udc80-\udcff]")
@@ -305,7 +302,7 @@ class _Cells:
 def _are_even(text: str, mark: str) -> bool:
     """Whether the first rows have several cells between these marks, and all the same number."""
     try:
-        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), _ROWS_FOR_MARKS)
+        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), 20)
         lengths = {len(row) for row in rows if row}
     except csv.Error:
         return False

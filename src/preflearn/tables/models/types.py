@@ -29,7 +29,7 @@ OUR_PACKAGES = (
     "auto", "kernels", "learners", "model_selection", "relations", "tables.encoding",
 )  # fmt: skip
 
-# Where classes that models hold were at home when version 0.2 wrote files, and where they are now.
+# Where classes that models hold were at home when versions 0.2 and 0.3 wrote files, and where they are now.
 _FORMER_HOMES = {
     "preflearn.automatic.curves": "preflearn.auto.kernels",
     "preflearn.core.": "preflearn.squared.",
@@ -37,7 +37,9 @@ _FORMER_HOMES = {
     "preflearn.graphs.": "preflearn.kernels.graphs.",
     "preflearn.metrics.scorers": "preflearn.metrics.registry",
     "preflearn.multiple_kernels.": "preflearn.learners.multiple_kernels.",
+    "preflearn.preprocessing.summary": "preflearn.tables.encoding.kinds",
     "preflearn.preprocessing.": "preflearn.tables.encoding.",
+    "preflearn.tables.encoding.summary": "preflearn.tables.encoding.kinds",
     "preflearn.selection.": "preflearn.model_selection._",
     **{f"{old}.": f"{new}." for old, new in MOVED.items()},
 }
@@ -74,8 +76,8 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
         "style": "a str", "median": "", "low": "", "high": "", "constant": "truth", "has_missing": "truth",
     },
     "preflearn.tables.encoding.columns.TextColumn": {},
-    "preflearn.tables.encoding.summary.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
-    "preflearn.tables.encoding.summary.TableSummary": {"n_rows": "a int"},
+    "preflearn.tables.encoding.kinds.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
+    "preflearn.tables.encoding.kinds.TableSummary": {"n_rows": "a int"},
     "preflearn.relations.inputs.ObjectKernel": {},
 }  # fmt: skip
 
