@@ -17,7 +17,6 @@ so one preparation serves all folds. Constant features are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -38,8 +37,6 @@ _SMALLEST_SPREAD = 1e-37
 PARTS = ("plain", "standardised", "quantiles", "relative", "relative quantiles")
 # The parts that depend on the other items of the query, and what they are made from.
 OF_QUERY = {"relative": "plain", "relative quantiles": "quantiles"}
-# Made when a fitted preparation is first asked; not part of the model, nor of its file.
-_KNOTS: WeakKeyDictionary[Features, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
 class Features(BaseEstimator):
@@ -152,17 +149,8 @@ class Views:
             return (X - self._features.scaler_.mean_) / self._features.scaler_.scale_
         if name == "quantiles":
             fitted = self._features.quantiles_
-            return normal_quantiles(X, _knots(self._features), fitted.references_, _MOST)
+            return normal_quantiles(X, fitted.quantiles_, fitted.references_, _MOST)
         return standardised_in_queries(self._part(OF_QUERY[name]), self._queries)
-
-
-def _knots(features: Features) -> np.ndarray:
-    """The knots of the quantiles with those of a column side by side, which takes longer than to look up a few rows."""
-    fitted = features.quantiles_.quantiles_
-    found = _KNOTS.get(features)
-    if found is None or found[0] is not fitted:
-        _KNOTS[features] = found = fitted, np.asfortranarray(fitted)
-    return found[1]
 
 
 def _refuse_extremes(low: np.ndarray, high: np.ndarray) -> None:

@@ -28,10 +28,10 @@ from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
 from .candidates import Candidate, Pace, Preset, candidates, rivals
 from .combination import FoldScores, choose_combination, nested
-from .extension import MoreRows, can_extend, correct, extend, fold_to_keep
+from .extension import MoreRows, can_extend, extend, fold_to_keep
 from .features import Features
 from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, name_of_model
-from .prediction import WeightedMembers, scores_by_query
+from .prediction import weighted_scores
 from .sample import MOST_ROWS
 from .tasks import Task, UnitScale
 
@@ -127,8 +127,7 @@ class Combination:
 
     def scores(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
         """Scores of rows, shape (m,)."""
-        scores = WeightedMembers(self.members, self.views, self.weights)
-        return scores_by_query(lambda X, within: scores(self.features.views(X, within)), rows, queries)
+        return weighted_scores(self.features, self.members, self.views, self.weights, rows, queries)
 
 
 @dataclass(frozen=True)
@@ -235,7 +234,7 @@ def _learn_from_all(
     start: float,
 ) -> Learned:
     rows, y = rows[order], y[order]
-    trial, features, _ = choose(rows, y, queries, settings, start, units=units)
+    trial, features = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
     is_small = rows.size <= settings.preset.refitted * _REFITTED_CELLS
     if is_small and (1 + len(trial.folds.tests)) * spent <= settings.limit:
@@ -259,9 +258,8 @@ def _learn_from_sample(
     sample, part = order[places], encode_queries(queries.codes[places], places.shape[0])
     together = part_of(units, places)
     # Under a time limit there may be no time for more rows.
-    is_sample = settings.limit == np.inf
-    trial, features, task = choose(
-        rows[sample], y[sample], part, settings, start, units=together, is_sample=is_sample
+    trial, features = choose(
+        rows[sample], y[sample], part, settings, start, units=together, is_sample=settings.limit == np.inf
     )
     n_learned, fold = sample.shape[0], fold_to_keep(trial.folds)
     held = places[trial.folds.tests[fold]]
@@ -274,8 +272,6 @@ def _learn_from_sample(
         together = part_of(units, held)
         folds = _folds(y[sample], part, settings, together)
         trial = extend(trial, more, rows[sample], targets[sample], part, folds, settings.stages)
-        if is_sample:
-            trial = correct(trial, task, more, targets[sample], part, settings.stages)
         n_learned = more.n_rows
     return Learned(trial, Combination.of(trial, features), sample, part, n_learned, together)
 
@@ -290,9 +286,7 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
             break
         again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
         with settings.stages(f"run {number + 1} of {settings.preset.n_runs}"):
-            trial, features, _ = choose(
-                rows[found.rows], y[found.rows], found.queries, again, units=found.units
-            )
+            trial, features = choose(rows[found.rows], y[found.rows], found.queries, again, units=found.units)
         combination = combination.averaged_with(Combination.of(trial, features), number)
     return replace(found, combination=combination)
 
@@ -309,7 +303,7 @@ def choose(
     *,
     units: Groups | None = None,
     is_sample: bool = False,
-) -> tuple[Trial, Features, Task]:
+) -> tuple[Trial, Features]:
     """Train the candidates and combine them.
 
     Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
@@ -340,7 +334,7 @@ def choose(
     enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
     scored = (folds.sizes > 0) & enough
     name = name_of_model([one for one, _ in joining])
-    return _prefer_simple(Trial(attempts, folds, chosen.nested, name, scored)), features, task
+    return _prefer_simple(Trial(attempts, folds, chosen.nested, name, scored)), features
 
 
 def hold_out(
@@ -436,7 +430,7 @@ def _without_folds(
         part, within = (encode_queries(queries.codes[some], some.shape[0]) for some in (rest, test))
         try:
             inner = replace(settings, n_folds=_INNER_FOLDS)
-            without, features, _ = choose(rows[rest], y[rest], part, inner, units=part_of(units, rest))
+            without, features = choose(rows[rest], y[rest], part, inner, units=part_of(units, rest))
         except ValueError:  # too little is left to choose by
             scored[fold] = False
             continue

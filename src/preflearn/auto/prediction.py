@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from ..comparisons import Groups
 from ..learners.base import KernelModel
 from ..numerics.threads import blas_at_rest, in_turns, threads_at_hand
-from .features import Views
+from .features import Features
 from .kernels import KernelAndCurves
 from .trees import TreeSum
 
@@ -52,6 +51,23 @@ def scores_by_query(
     return out
 
 
+def weighted_scores(
+    features: Features,
+    members: Sequence[Any],
+    views: Sequence[tuple[str, ...]],
+    weights: np.ndarray,
+    rows: np.ndarray,
+    queries: Groups,
+) -> np.ndarray:
+    """Σ_k weights_k · (scores of member k, which sees view k of the features), shape (m,)."""
+
+    def scores(X: np.ndarray, within: Groups) -> np.ndarray:
+        seen = features.views(X, within)
+        return combined_scores(members, [seen[view] for view in views], weights)
+
+    return scores_by_query(scores, rows, queries)
+
+
 def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Σ_k weights_k · (scores of member k), shape (m,).
 
@@ -66,25 +82,6 @@ def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights
     for member, view, weight in zip(members, views, weights, strict=True):
         out += float(weight) * getattr(member, "predict_items", member.predict)(view)
     return out
-
-
-@dataclass(frozen=True)
-class WeightedMembers:
-    """Members with the views that they see and the factors of their predictions; called with `Views`, scores of rows.
-
-    Attributes
-    ----------
-    members : list of fitted models
-    views : list of tuple of str
-    weights : ndarray of shape (k,)
-    """
-
-    members: list[Any]
-    views: list[tuple[str, ...]]
-    weights: np.ndarray
-
-    def __call__(self, views: Views) -> np.ndarray:
-        return combined_scores(self.members, [views[view] for view in self.views], self.weights)
 
 
 def refuse_misfits(members: Sequence[Any], views: Sequence[Sequence[str]], n_columns: int) -> None:
@@ -107,6 +104,3 @@ def refuse_misfits(members: Sequence[Any], views: Sequence[Sequence[str]], n_col
             raise ValueError(
                 f"{name} takes {member.n_features_in_} features, and its view has {len(view) * n_columns}"
             )
-
-
-__all__ = ["WeightedMembers", "combined_scores", "refuse_misfits", "scores_by_query"]

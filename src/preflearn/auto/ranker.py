@@ -35,7 +35,7 @@ from .candidates import read_preset
 from .features import OF_QUERY, PARTS, Features
 from .fitting import Learned, Settings, learn
 from .leaderboard import Leaderboard, Trial
-from .prediction import WeightedMembers, refuse_misfits, scores_by_query
+from .prediction import refuse_misfits, weighted_scores
 from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
 
 # A sparse matrix with more columns than this is not filled in.
@@ -117,9 +117,9 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
     everything: boosted trees on codes of a byte, kernels by one pass of sums over about 500,000 rows, since 2,000 basis
-    vectors gain little from more. The leaves of the trees are then fitted again to what the combination leaves. A fifth
-    of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained. Of
-    more than 2,000,000 rows that many are kept, whole queries with the smallest hashes of their labels.
+    vectors gain little from more. A fifth of the sample stays out; it gives the weights and `best_score_`, which is
+    thus the figure of what was trained. Of more than 2,000,000 rows that many are kept, whole queries with the smallest
+    hashes of their labels.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
     rows, 19 to 36 on 10,000, 91 to 163 on 54,000 to 57,000, 86 to 102 on 245,000 and 242 on 1,000,000; several cores
@@ -381,8 +381,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
 
     def _scores(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
         """Scores of rows that have been encoded."""
-        scores = WeightedMembers(self.members_, self.views_, self.weights_)
-        return scores_by_query(lambda X, within: scores(self.features_.views(X, within)), rows, queries)
+        return weighted_scores(self.features_, self.members_, self.views_, self.weights_, rows, queries)
 
     def _after_encoder(self) -> Self:
         """The same for rows that have been through its encoder."""

@@ -241,7 +241,7 @@ class _Relation:
         import numpy as np
 
         from ..metrics import concordance
-        from ..model_selection.relation import means_in_order, relation_interval
+        from ..model_selection.evaluation import means_in_order, relation_interval
         from ..report.relation import SettingRow
 
         rows = []
@@ -349,7 +349,7 @@ def _loaded(model_file: Path, data: list[Path]) -> tuple[Any, list[Any], list[An
 def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None:
     """The model of a relation on labels that are known: rows, columns and pairs, as in the training."""
     from ..model_selection import evaluate_scores
-    from ..model_selection.relation import relation_interval
+    from ..model_selection.evaluation import relation_interval
     from ..tables.preferences import read_relation
 
     if len(data) != 3:

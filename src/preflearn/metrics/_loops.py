@@ -31,21 +31,6 @@ _RUN = 12
 # A reader who continues with a smaller probability than this adds nothing that float64 could hold.
 _NEVER = 1e-17
 
-# Part of a matrix whose lines of memory stay in the nearest cache while it is transposed.
-_TILE_ROWS, _TILE_COLUMNS = 64, 8
-
-
-@compiled
-def group_rows(codes: np.ndarray, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values with the rows of each query side by side, in their old order inside it: counting sort, O(m)."""
-    free = starts[:-1].copy()
-    grouped = np.empty_like(values)
-    for row in range(codes.shape[0]):
-        query = codes[row]
-        grouped[free[query]] = values[row]
-        free[query] += 1
-    return grouped
-
 
 @compiled
 def _sort_rows(
@@ -185,26 +170,6 @@ def _scaled_weights(weights: np.ndarray, low: int, high: int, scaled: np.ndarray
             scaled[i] = 0.0
 
 
-# Up to this many rows every pair is looked at: a processor compares several at once, and sorts one by one.
-_FEW_ROWS = 128
-
-
-@compiled
-def _look_at_every_pair(s: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
-    """The four counts of one query without weights. O(n²), without branches."""
-    discordant, tied, untied_y, untied_s = 0, 0, 0, 0
-    for i in range(1, s.shape[0]):
-        s_i, y_i = s[i], y[i]
-        for j in range(i):
-            lower, higher = s[j] < s_i, s[j] > s_i
-            worse, better = y[j] < y_i, y[j] > y_i
-            discordant += (lower & better) | (higher & worse)
-            untied_y += worse | better
-            untied_s += lower | higher
-            tied += (worse | better) & ~(lower | higher)
-    out[0], out[1], out[2], out[3] = discordant, tied, untied_y, untied_s
-
-
 @compiled
 def count_pairs(
     scores: np.ndarray,
@@ -228,9 +193,6 @@ def count_pairs(
     for query in range(first, last):
         low, high = starts[query], starts[query + 1]
         n = high - low
-        if n <= _FEW_ROWS and weights.shape[0] == 0:
-            _look_at_every_pair(scores[low:high], y[low:high], out[query])
-            continue
         _scaled_weights(weights, low, high, w_first)
         s, u, w, u_spare, w_spare = _sort_rows(
             scores[low:high], y[low:high], w_first[:n], scores_spare[:n], y_spare[:n], w_second[:n]
@@ -252,32 +214,6 @@ def count_pairs(
         out[query, 1] = tied
         out[query, 2] = _untied_pairs(u, w, 0, n)
         out[query, 3] = untied_scores
-
-
-@compiled
-def rows_to_columns(V: np.ndarray, order: np.ndarray, out: np.ndarray, first: int, last: int) -> None:
-    """out[k, i] = V[order[i], k] for the columns first .. last - 1, in tiles: each line of memory is fetched once."""
-    for row in range(0, order.shape[0], _TILE_ROWS):
-        end = min(row + _TILE_ROWS, order.shape[0])
-        for column in range(first, last, _TILE_COLUMNS):
-            for k in range(column, min(column + _TILE_COLUMNS, last)):
-                for i in range(row, end):
-                    out[k, i] = V[order[i], k]
-
-
-@compiled
-def count_pairs_of_outputs(
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    out: np.ndarray,
-    starts: np.ndarray,
-    first: int,
-    last: int,
-) -> None:
-    """`count_pairs` for the outputs first .. last - 1, one in a row of ``scores`` and ``y``."""
-    for output in range(first, last):
-        count_pairs(scores[output], y[output], weights, out[output], starts, 0, starts.shape[0] - 1)
 
 
 @compiled

@@ -31,6 +31,7 @@ from ._calibration import (
     DISTANCES,
     Calibration,
     Cutoff,
+    OrderProbability,
     SetChoice,
     as_odds,
     in_units_of,
@@ -41,7 +42,6 @@ from ._calibration import (
     spreads,
 )
 from ._learner import SelfValidatingLearner
-from ._order_probability import OrderProbability
 from .calibrated import (
     CalibratedRanker,
     DriftTest,

@@ -30,7 +30,6 @@ from ..comparisons.inputs import read_scores
 from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..metrics import concordance
-from ..metrics.pairwise import columns_of
 from ..numerics.threads import blas_at_rest
 from ..plots import on_axes
 from ..progress import Counter
@@ -338,7 +337,7 @@ def _permuted(
         size = rows.shape[0]
         together = slice(rows[0], rows[0] + size) if rows[-1] - rows[0] + 1 == size else rows
         Y[1:, together] = y[rows][_permutations(n_permutations, size, generator)]
-    return columns_of(Y, np.arange(n_permutations + 1))
+    return np.ascontiguousarray(Y.T)
 
 
 def _permutations(number: int, size: int, generator: np.random.Generator) -> np.ndarray:
