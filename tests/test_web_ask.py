@@ -112,14 +112,14 @@ def test_the_same_items_from_every_format(tmp_path, kind):
 def test_lines_and_folders(tmp_path):
     (tmp_path / "list.txt").write_text("tea\n\ncoffee \nmilk\n")
     lines = read_items(tmp_path / "list.txt")
-    assert lines.names == ["tea", "coffee", "milk"] and not Learner(lines).has_features
+    assert lines.names == ["tea", "coffee", "milk"] and Learner(lines).encoder is None
     texts = tmp_path / "texts"
     texts.mkdir()
     (texts / "a.md").write_text("# Title\nwords of the first one")
     (texts / "b.txt").write_text("other words of the second")
     (texts / "c.txt").write_text("a third text of several words")
     found = read_items(texts)
-    assert found.names == ["a.md", "b.txt", "c.txt"] and Learner(found).has_features
+    assert found.names == ["a.md", "b.txt", "c.txt"] and Learner(found).encoder is not None
     assert [item[0].kind for item in found.fields] == ["markdown", "text", "text"]
     pictures = tmp_path / "pictures"
     pictures.mkdir()

@@ -7,8 +7,7 @@ file ──► blocks of rows (any format, several threads) ──┬─► all 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +15,8 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..errors import Remedy, shortened
-from .blocks import Block, SparseRows, ignore_progress, read_records, regroup
+from ..progress import Stages
+from .blocks import Block, SparseRows, read_records, regroup
 from .cells import CellError, refuse
 from .data import NumberedNames, RankingData
 from .formats import RankingFile, TableFile, open_file
@@ -268,9 +268,14 @@ class _Source:
     def blocks(self) -> Iterator[Block]:
         """The rows of every file in turn."""
         kind: Any = None
-        with _progress(self.paths, self.options.verbose) as tell:
+        sizes = [os.path.getsize(path) for path in self.paths]
+        with Stages("preflearn" if self.options.verbose else None)(f"reading {self.name}") as stage:
             for place, (file, roles) in enumerate(self.files):
-                for block in file.blocks(roles, tell(place)):
+
+                def tell(n_bytes: int, before: int = sum(sizes[:place])) -> None:
+                    stage.count(before + n_bytes, sum(sizes), "bytes")
+
+                for block in file.blocks(roles, tell):
                     found = None if block.qid is None else block.qid.dtype
                     if kind is not None and kind[0] != found:
                         refuse(block.path, file.unit, int(block.lines[0]), _disagreement(found, kind))
@@ -284,30 +289,6 @@ def _disagreement(found: np.dtype | None, before: tuple[np.dtype | None, str]) -
         f"{names.get(found, 'queries that are texts')}, but {before[1]} has "
         f"{names.get(before[0], 'queries that are texts')}. Files read together must agree"
     )
-
-
-@contextmanager
-def _progress(paths: list[str], verbose: bool) -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """A bar over the bytes of all files; yields a function that gives each file its reporter."""
-    if not verbose:
-        yield lambda place: ignore_progress
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    sizes = [os.path.getsize(path) for path in paths]
-    columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(os.path.basename(paths[0]), total=sum(sizes))
-
-        def tell(place: int) -> Callable[[int], None]:
-            def update(n_bytes: int) -> None:
-                done = sum(sizes[:place]) + min(n_bytes, sizes[place])
-                bar.update(task, completed=done, description=os.path.basename(paths[place]))
-
-            return update
-
-        yield tell
 
 
 class _Assembler:

@@ -20,7 +20,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ from ..numerics.onnx_graph import ExportError
 from ..tables.cells import is_missing
 from ..tables.encoding.frames import read_table
 from ..tables.models.search_engines import folded_weights
-from .requests import LOOPBACK, RefusedError, check_host, described, parse_object, read_json
+from .requests import LOOPBACK, RefusedError, check_host, described, read_json
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -294,7 +293,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
     metrics = Metrics(scorer.sets)
 
     async def rank(request: Request) -> Response:
-        columns, coverage = await read_json(request, _MOST_BYTES, parse=partial(_read, scorer))
+        columns, coverage = _read(scorer, await read_json(request, _MOST_BYTES))
         n = len(next(iter(columns.values())))
         try:
             scores = await run_in_threadpool(scorer.score, columns)
@@ -356,9 +355,8 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
     )
 
 
-def _read(scorer: Scorer, body: bytearray) -> tuple[Mapping[str, Any], Any]:
+def _read(scorer: Scorer, found: dict[str, Any]) -> tuple[Mapping[str, Any], Any]:
     """The columns of the items of a request, and the probability with which its set is to hold the best one."""
-    found = parse_object(body)
     unknown = [name for name in found if name not in ("items", "set")]
     if unknown:
         raise RefusedError(
@@ -427,7 +425,7 @@ def table_scorer(
     """
     used = []
     for name, column in encoder.encoders_.items():
-        kind = _as_type(encoder.kinds_[name])
+        kind = "text" if encoder.kinds_[name] == "words" else encoder.kinds_[name]
         readable = kind not in ("number", "date", "boolean") or unreadable_as_missing
         check = None if readable else _unreadable(kind, column)
         used.append(Feature(name, kind, None, check, _texts(kind, column)))
@@ -482,13 +480,7 @@ def text_scorer(model: Any) -> Scorer:
     return Scorer([Feature("text", "text")], score, _name(model))
 
 
-def matrix_scorer(
-    model: Any,
-    names: Sequence[str],
-    *,
-    absent: Any = ...,
-    ignored: frozenset[str] = frozenset(),
-) -> Scorer:
+def matrix_scorer(model: Any, names: Sequence[str], *, absent: Any = ...) -> Scorer:
     """A model of a matrix: numbers by name.
 
     Parameters
@@ -498,7 +490,6 @@ def matrix_scorer(
         Of the numbers, in the order of the columns.
     absent : float or None
         What a missing number counts as; every item must have all of them by default.
-    ignored : frozenset of str
     """
     linear, predict = _weights(model), _predictor(model)
 
@@ -509,7 +500,7 @@ def matrix_scorer(
         return predict(X, X.shape[0])
 
     features = [Feature(name, "number", absent) for name in names]
-    return Scorer(features, score, _name(model), ignored)
+    return Scorer(features, score, _name(model))
 
 
 def _predictor(model: Any) -> Callable[[Any, int], np.ndarray]:
@@ -560,10 +551,6 @@ def _one_score(scores: np.ndarray) -> np.ndarray:
     if scores.ndim != 1:
         raise ValueError(f"the model gives {scores.shape[1]} scores to each item, and an order needs one")
     return scores
-
-
-def _as_type(kind: str) -> str:
-    return "text" if kind == "words" else kind
 
 
 def _name(model: Any) -> str:
