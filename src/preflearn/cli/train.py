@@ -249,11 +249,11 @@ def _write(
     """The page is made before anything is written, so that a failure leaves nothing behind."""
     from ..report.html import render_for
     from ..tables.atomic import write_whole
-    from ..tables.models.files import write_model
+    from ..tables.models.files import model_to_bytes
 
     with collected_warnings():  # from Matplotlib, about characters that its fonts lack
         page = None if report is None else render_for(report, found)
-    write_model(model, output, metadata)
+    write_whole(output, model_to_bytes(model, metadata, check=False))  # of parts that are known to load
     if report is not None and page is not None:
         write_whole(report, page)
 

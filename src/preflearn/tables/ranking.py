@@ -428,8 +428,7 @@ def size_of(path: Any, **options: Any) -> TableSize:
     >>> 950 < found.n_rows < 1050, found.n_columns
     (True, 3)
     """
-    asked = ReadOptions(**options)
-    parts = [_size_of(one, asked) for one in as_paths(path)]
+    parts = [_size_of(one, ReadOptions(**options)) for one in as_paths(path)]
     return TableSize(
         sum(part.n_rows for part in parts),
         max(part.n_columns for part in parts),

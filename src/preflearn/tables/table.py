@@ -304,7 +304,7 @@ class _TableReader:
         skips: bool,
     ):
         self.paths, self.options, self.weight, self.allow_unknown = paths, options, weight, allow_unknown
-        self.skips, self.bad, self.told = skips, np.empty(0, dtype=np.int64), list[str]()
+        self.skips, self.bad, self.reasons = skips, np.empty(0, dtype=np.int64), list[str]()
         self.name = shortened(paths, 1)
         self.problems: list[InputError] = []
         self.files = [self._open(path) for path in paths]
@@ -366,7 +366,7 @@ class _TableReader:
         if not self.bad.size:
             return found
         many = "1 row was" if self.bad.size == 1 else f"{self.bad.size:,} rows were"
-        left_out = f"{self.name}: {many} left out of {len(found):,}: {'; '.join(self.told)}."
+        left_out = f"{self.name}: {many} left out of {len(found):,}: {'; '.join(self.reasons)}."
         warnings.warn(left_out, TableWarning, stacklevel=3)
         return found.without(self.bad, left_out)
 
@@ -447,7 +447,7 @@ class _TableReader:
         """Rows to leave out, where that was asked for and they are few enough to be rows and not the column."""
         if few and self.skips:
             self.bad = np.union1d(self.bad, at)
-            self.told.append(f"column {name!r} has {_found(rows, name, at, what)}")
+            self.reasons.append(f"column {name!r} has {_found(rows, name, at, what)}")
             return
         skip = (Remedy("on_bad", "skip", "to leave these rows out"),) if few else ()
         self._fault(rows, name, at, what, expected, *skip, *remedies)

@@ -102,14 +102,14 @@ class Learner:
         """Learn from these answers alone; cheap where they are the previous ones and a few more."""
         n_known = len(self._learned)
         judged = len({answer.judge for answer in answers}) > 1
-        goes_on = (
+        continues = (
             0 < n_known <= len(answers)
             and list(answers[:n_known]) == self._learned
             and judged == (len({answer.judge for answer in self._learned}) > 1)
         )
         if len(answers) >= self._next_choice and self._choose(answers):
-            goes_on = False
-        if not goes_on:
+            continues = False
+        if not continues:
             self.model = BradleyTerry(**self._settings).fit_pairs(self.X, **self._arguments(answers, judged))
         elif len(answers) > n_known:
             self.model.partial_fit_pairs(self.X, **self._arguments(answers[n_known:], judged))
@@ -216,7 +216,7 @@ def _features(items: Items) -> tuple[TableEncoder | None, StandardScaler | None,
     X = scaler.transform(X)
     if not X.any():
         return None, None, names
-    return encoder, scaler, _told_apart(X)
+    return encoder, scaler, _with_distinct_rows(X)
 
 
 def _kinds_of_names(table: dict[str, list[Any]], found: dict[str, str]) -> dict[str, str] | None:
@@ -229,7 +229,7 @@ def _kinds_of_names(table: dict[str, list[Any]], found: dict[str, str]) -> dict[
     return kinds or None
 
 
-def _told_apart(X: np.ndarray) -> np.ndarray:
+def _with_distinct_rows(X: np.ndarray) -> np.ndarray:
     """Equal rows, moved apart by a negligible amount: the model takes equal rows for one item."""
     X = X.copy()
     _, first, group = np.unique(X, axis=0, return_index=True, return_inverse=True)

@@ -183,9 +183,9 @@ def _check_texts(feature: Feature, values: Sequence[Any]) -> None:
 
 def _unexpected(feature: Feature, row: int, value: Any) -> RefusedError:
     decimal = feature.texts.get("decimal")
-    told = f" (a text has a decimal {decimal})" if decimal else ""
+    hint = f" (a text has a decimal {decimal})" if decimal else ""
     return RefusedError(
-        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}{told}.",
+        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}{hint}.",
         422,
     )
 
@@ -369,11 +369,11 @@ def _ranked(scorer: Scorer, scores: np.ndarray, coverage: Any) -> dict[str, list
     """What /rank answers: scores, their order, and the set where one is asked for."""
     found = {"scores": scores.tolist(), "order": np.argsort(-scores, kind="stable").tolist()}
     if coverage is not None:
-        found["set"] = np.flatnonzero(_shown(scorer, scores, coverage)).tolist()
+        found["set"] = np.flatnonzero(_items_in_set(scorer, scores, coverage)).tolist()
     return found
 
 
-def _shown(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
+def _items_in_set(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
     """The items of a request that are in its set."""
     if scorer.sets is None:
         raise RefusedError(

@@ -349,15 +349,15 @@ class Session:
         if len(given) % _REPEAT_EVERY == _REPEAT_EVERY - 1:
             once = Counter(map(self._pair_of, given))
             old = [pair for pair in map(self._pair_of, given[:-_REPEAT_AFTER]) if once[pair] == 1]
-            return self._one_of([pair for pair in old if pair not in taken])
+            return self._random_pair([pair for pair in old if pair not in taken])
         if len(self._by_judge) > 1 and len(given) % _SHARE_EVERY == _SHARE_EVERY - 1:
             mine = set(map(self._pair_of, given))
             latest = islice(reversed(self._answers.values()), 200)
             recent = [self._pair_of(one) for one in latest if one.judge != judge]
-            return self._one_of([pair for pair in recent if pair not in mine and pair not in taken])
+            return self._random_pair([pair for pair in recent if pair not in mine and pair not in taken])
         return None
 
-    def _one_of(self, pairs: list[tuple[int, int]]) -> tuple[int, int] | None:
+    def _random_pair(self, pairs: list[tuple[int, int]]) -> tuple[int, int] | None:
         return pairs[int(self._rng.integers(len(pairs)))] if pairs else None
 
     def _closed(self) -> np.ndarray:

@@ -158,7 +158,7 @@ class QueryRelative(TransformerMixin, BaseEstimator):
     _looks_at_query = True
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `transform` computes when all rows are one query, recorded (`numerics.graph`)."""
+        """What `transform` computes when all rows are one query, recorded (`numerics.onnx_graph`)."""
         if self.method == "rank":
             relative = _ranked_nodes(graph, X)
         else:

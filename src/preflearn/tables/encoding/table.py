@@ -202,7 +202,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
 
     def _onnx_nodes(self, graph: Graph, columns: Mapping[str, Value]) -> Value:
-        """What `transform` computes, recorded (`numerics.graph`)."""
+        """What `transform` computes, recorded (`numerics.onnx_graph`)."""
         parts = (one.nodes(graph, columns[name]) for name, one in self.encoders_.items())
         return graph.concatenate([value for part in parts for value in part])
 

@@ -36,6 +36,8 @@ from ..streams import UTF8, detect_encoding, read_encoding, spoken
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
 _LOOK_AT_BYTES = 1 << 18
+# The first row that is not empty; a quote that is never closed reaches to the end.
+_FIRST_ROW = re.compile(rb'[\r\n]*+(?:"[^"]*+(?:"|\Z)|[^"\n]++)*+\n?')
 _QUOTE, _LF, _CR = b'"\n\r'
 # What stands for a byte that is not UTF-8.
 _DAMAGED = re.compile("[\udc80-\udcff]")
@@ -67,7 +69,8 @@ class DelimitedFile(TableFile):
         if options.columns is not None:
             self.names = list(options.columns)
         else:
-            self.header_bytes = _first_record_end(first)
+            header = _FIRST_ROW.match(first)
+            self.header_bytes = header.end() if header else 0
             self.names = self._header(first[: self.header_bytes])
         check_names(path, self.names)
 
@@ -307,20 +310,6 @@ def _are_even(text: str, mark: str) -> bool:
     except csv.Error:
         return False
     return len(lengths) == 1 and min(lengths) > 1
-
-
-def _first_record_end(data: bytes) -> int:
-    """Where the first row that is not empty ends."""
-    start = 0
-    while data[start : start + 1] in (b"\n", b"\r"):
-        start += 1
-    end = start
-    while True:
-        end = data.find(b"\n", end) + 1
-        if not end:
-            return len(data)
-        if data.count(b'"', start, end) % 2 == 0:
-            return end
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:

@@ -74,11 +74,6 @@ def save_model(
     write_whole(path, model_to_bytes(model, metadata))
 
 
-def write_model(model: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
-    """The same for a model that ``preflearn train`` built, of parts that are known to load: not read back."""
-    write_whole(path, model_to_bytes(model, metadata, check=False))
-
-
 def model_to_bytes(
     model: Any, metadata: Mapping[str, Any] | None = None, *, check: bool = True
 ) -> memoryview:

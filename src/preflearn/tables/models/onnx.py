@@ -1,7 +1,7 @@
 """Fitted models as ONNX, for programs that do not run Python.
 
 Steps of scikit-learn are converted by skl2onnx; those of preflearn record what they compute
-(`numerics.graph`), and converters that replay the records are registered with skl2onnx. Everything is
+(`numerics.onnx_graph`), and converters that replay the records are registered with skl2onnx. Everything is
 computed in float64, so that scores are those of ``predict``. Inputs are float64 as well unless float32 is asked for:
 4.1 is not the same number in float32, and a model that has learned what happens at 4.1 would not recognise it. Where
 inputs are float32, what they are compared with is rounded in the same way (`Graph.to_recognise`).
