@@ -463,8 +463,8 @@ def test_useless_members_get_little_and_one_good_member_wins():
     assert found.weights[0] / found.weights.sum() > 0.8
     two = np.c_[good, y + 0.5 * rng.normal(size=500)]
     found = choose_combination(two, two, y, queries, folds)
-    assert found.shrinkage is not None
-    assert folds.mean(found.combined) > folds.mean(found.alone) + 0.02
+    assert (found.weights > 0).all()
+    assert folds.mean(folds.of(found.nested)) > folds.mean(folds.of(two.T)).max() + 0.02
     assert found.weights[0] == pytest.approx(found.weights[1], rel=0.2)
 
 
@@ -758,7 +758,6 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600)
     qid = qid if with_queries else None
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
@@ -940,7 +939,6 @@ def test_features_have_curves_where_held_out_rows_gain_by_it(small_trees, additi
 
 def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600, seed=2)
     X[:, :2] = np.sign(X[:, :2]) * np.exp(4 * np.abs(X[:, :2]))  # heavy tails: quantiles are far ahead
     board = AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_
@@ -959,7 +957,8 @@ def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
         candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
     )
     trees = candidates.Candidate("trees", ("plain",), trees_module.cost_of_trees, trees_module.boosted_trees)
-    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
+    folds = SimpleNamespace(tests=range(5))
+    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={}, folds=folds)
     pace = Pace(task, 40)
     work, alone = pace.work(first), pace.work(trees)
     assert work.rest == pytest.approx(
@@ -990,7 +989,8 @@ def test_what_ends_early_does_not_make_others_look_fast(name, best, monkeypatch)
     }[name]
     one = candidates.Candidate(name, ("plain",), cost, train)
     other = candidates.Candidate("random", ("plain",), candidates._cost_of_forest, candidates.random_trees)
-    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=()), 40)
+    folds = SimpleNamespace(tests=range(5))
+    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=(), folds=folds), 40)
     work, before = pace.work(one), pace.seconds(pace.work(other))
     member = candidates.Member(None, None, None, None, "", cost(5_000, 40, best))
     done = cost(5_000, 40, best) / cost(5_000, 40) * work.rest

@@ -140,7 +140,7 @@ class TreeOptions(NamedTuple):
         Rows of a leaf, at least.
     rate : float
     ridge : float
-        λ.
+        λ: rows without a gradient that every leaf counts with, so that leaves of few rows are drawn to zero.
     share : float
         Of the features, those that a node looks at.
     n_blocks : int
@@ -150,10 +150,10 @@ class TreeOptions(NamedTuple):
     n_bins: int
     leaves: int
     least: int
-    rate: float
-    ridge: float
-    share: float
-    n_blocks: int
+    rate: float = 0.1
+    ridge: float = 20.0
+    share: float = 1.0
+    n_blocks: int = 1 << 30
 
 
 class _Growth(NamedTuple):

@@ -23,15 +23,11 @@ from ..numerics.threads import in_turns, n_threads, threads_limited
 from ..squared.holdout.base import rows_outside
 from . import kernels
 from .combination import centred, nested
-from .tasks import Member, Task
+from .tasks import LARGE_TABLE, Member, Task
 from .trees import TreeSum, boosted_trees, cost_of_trees
 
 # Random trees without a fold.
 _RANDOM = 32
-# Rows up to which random trees, and a kernel that does not look at the query, are tried: with more they are behind.
-_MOST_FOR_ALL = 10_000
-# Rows from which kernels on more views are tried: small tables are to be quick.
-_MORE_VIEWS_FROM = 2_000
 # Features that a node of a random tree looks at: 30 percent, up to this number.
 _LOOKED_AT = 80
 # Number of parts in which the random trees of a fold are grown, to be shared by the processors.
@@ -180,12 +176,12 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         Candidate("boosted trees", plain + both_relative, cost_of_trees, boosted_trees),
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
     ]
-    if n_rows >= _MORE_VIEWS_FROM:
+    if n_rows >= kernels.RACE_FROM:  # small tables are to be quick
         found.append(_kernel(f"learned kernel, standardised{beside}", standardised + relative))
         if n_queries > 1:
             found.append(_kernel("learned kernel, query", relative))
             found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
-    if n_rows <= _MOST_FOR_ALL:
+    if n_rows < LARGE_TABLE:  # in larger ones they are behind
         if n_queries > 1:
             found.append(_kernel("learned kernel, quantiles", quantiles))
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
@@ -289,8 +285,6 @@ _RATES: dict[Any, float] = {
     boosted_trees: 8e8,
     random_trees: 8e8,
 }
-# Processors that the folds of a candidate keep busy, at most.
-_MOST_THREADS = 5
 # Weight of the estimate, in seconds of measured time.
 _TRUST = 0.3
 
@@ -323,7 +317,7 @@ class Pace:
     def __init__(self, task: Task, n_features: int):
         self._task, self._n_features = task, n_features
         jobs = n_threads() if task.n_jobs is None or task.n_jobs < 1 else min(task.n_jobs, n_threads())
-        self._n_threads = min(jobs, _MOST_THREADS)
+        self._n_threads = min(jobs, len(task.folds.tests))  # the folds keep no more of them busy
         self._expected = self._taken = 0.0
         self._has_raced = False
 

@@ -18,10 +18,10 @@ from ..progress import Stages
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.expansion import Curves, Moments, kernel_moments
 from ._loops import in_blocks
-from .combination import FoldScores, choose_combination
+from .combination import FoldScores
 from .features import Features
 from .kernels import described, learned_kernel
-from .leaderboard import Attempt, Trial, name_of_model
+from .leaderboard import Attempt, Trial, weigh
 from .trees import Bins, TreeSum
 
 # Rows that kernels learn from at most: their basis vectors limit what more rows could teach
@@ -178,15 +178,8 @@ def extend(
             importances=model.feature_importances_,
             detail=f"{_settings(model)}; on {n_learned:,} rows",
         )
-    joining = [(one, one.member) for one in attempts if one.share > 0 and one.member is not None]
-    held_out, unbiased = (
-        np.column_stack([getattr(member, name) for _, member in joining]) for name in ("held_out", "unbiased")
-    )
-    chosen = choose_combination(held_out, unbiased, y, queries, folds.choosing)
-    for (one, _), weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
-        one.share, one.factor = weight / chosen.weights.sum(), weight / spread
-    scored = (folds.sizes > 0) & (folds.n_scored > 1)
-    return Trial(attempts, folds, chosen.nested, name_of_model([one for one, _ in joining]), scored)
+    joining = [one for one in attempts if one.share > 0 and one.member is not None]
+    return weigh(attempts, joining, y, queries, folds)
 
 
 def _settings(model: Any) -> str:

@@ -27,11 +27,10 @@ from ..progress import Stage, Stages
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
 from .candidates import Candidate, Pace, Preset, candidates, rivals
-from .combination import FoldScores, choose_combination, nested
+from .combination import FoldScores, nested
 from .extension import MoreRows, can_extend, extend, fold_to_keep
-from .features import Features
-from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, name_of_model
-from .prediction import weighted_scores
+from .features import Features, weighted_scores
+from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, weigh
 from .sample import MOST_ROWS
 from .tasks import Task, UnitScale
 
@@ -42,8 +41,6 @@ _INNER_FOLDS = 3
 _MOST_ROWS = 60_000
 # Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
 _REFITTED_CELLS = 50_000
-# Without this repetition, two folds that choose for each other need this number of rows.
-_ROWS_FOR_TWO_FOLDS = 50
 
 
 @dataclass(frozen=True)
@@ -323,18 +320,8 @@ def choose(
         units=units,
     )
     attempts = hold_out(options, task, features.kept_.size, settings, start)
-    joining = [(one, one.member) for one in attempts if one.member is not None and one.candidate.joins]
-    held_out, unbiased = (
-        np.column_stack([getattr(member, name) for _, member in joining]) for name in ("held_out", "unbiased")
-    )
-    chosen = choose_combination(held_out, unbiased, task.y, queries, folds.choosing)
-    for (one, _), weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
-        one.share, one.factor = weight / chosen.weights.sum(), weight / spread
-    # With two folds of few rows, what one of them chooses is what the other would.
-    enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
-    scored = (folds.sizes > 0) & enough
-    name = name_of_model([one for one, _ in joining])
-    return _prefer_simple(Trial(attempts, folds, chosen.nested, name, scored)), features
+    joining = [one for one in attempts if one.member is not None and one.candidate.joins]
+    return _prefer_simple(weigh(attempts, joining, task.y, queries, folds)), features
 
 
 def hold_out(

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import named_cures, read_scores
 from ..errors import DependenceWarning
-from ..learners.base import RankerMixin
+from ..learners.base import KernelModel, RankerMixin
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
 from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
@@ -32,11 +32,12 @@ from ..squared.routes import callers_level
 from ..tables.encoding.table import TableEncoder
 from . import showing
 from .candidates import read_preset
-from .features import OF_QUERY, PARTS, Features
+from .features import OF_QUERY, PARTS, Features, weighted_scores
 from .fitting import Learned, Settings, learn
+from .kernels import KernelAndCurves
 from .leaderboard import Leaderboard, Trial
-from .prediction import refuse_misfits, weighted_scores
 from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
+from .trees import TreeSum
 
 # A sparse matrix with more columns than this is not filled in.
 _MOST_SPARSE_COLUMNS = 2000
@@ -573,7 +574,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         width = self.n_features_in_ if self.encoder_ is None else len(self.encoder_.get_feature_names_out())
         if self.features_.n_features_in_ != width:
             raise ValueError(f"features_ takes {self.features_.n_features_in_} features, expected {width}")
-        refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
+        _refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
         return {"weights_": "k", "feature_importances_": "n", "n_queries_": ""}
 
     def __sklearn_tags__(self):
@@ -664,3 +665,25 @@ def _is_plain(X: Any) -> bool:
         except (TypeError, ValueError):
             return False
     return values.dtype.kind not in "fc" or not np.isnan(values).any()
+
+
+def _refuse_misfits(members: Sequence[Any], views: Sequence[Sequence[str]], n_columns: int) -> None:
+    """Refuse members that are not fitted models with one output, or whose number of features is not that of their view.
+
+    Raises
+    ------
+    ValueError
+    """
+    for place, (member, view) in enumerate(zip(members, views, strict=True)):
+        name = f"members_[{place}]"
+        if not isinstance(member, (TreeSum, KernelAndCurves, KernelModel)):
+            raise ValueError(f"{name} is a {type(member).__name__}, expected a model that scores rows")
+        if not member._fitted_arrays():
+            raise ValueError(f"{name} is a {type(member).__name__} that is not fitted")
+        coefficients = [getattr(member, one) for one in ("dual_coef_", "coef_") if hasattr(member, one)]
+        if isinstance(member, KernelModel) and not any(np.ndim(one) == 1 for one in coefficients):
+            raise ValueError(f"{name} gives several scores to a row, expected one")
+        if member.n_features_in_ != len(view) * n_columns:
+            raise ValueError(
+                f"{name} takes {member.n_features_in_} features, and its view has {len(view) * n_columns}"
+            )

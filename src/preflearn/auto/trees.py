@@ -53,7 +53,7 @@ from ..squared.holdout.base import rows_outside
 from ._loops import TreeOptions, Trees, add_up_trees, grow_trees, in_blocks
 from .combination import centred, clearly_positive, nested
 from .onnx_nodes import tree_nodes
-from .tasks import Member, Task, halves_of
+from .tasks import LARGE_TABLE, Member, Task, halves_of
 
 if TYPE_CHECKING:
     from .extension import MoreRows
@@ -96,10 +96,11 @@ class Bins:
     """
 
     def __init__(self, X: np.ndarray, n_bins: int) -> None:
-        shares = np.arange(1, n_bins) / n_bins
         rows = X[:: max(1, X.shape[0] // 20_000)].astype(np.float64)  # at least that many, or all
         rows.sort(axis=0)
-        self.edges = np.ascontiguousarray(_quantiles(rows, shares).T)
+        self.edges = np.ascontiguousarray(
+            np.quantile(rows, np.arange(1, n_bins) / n_bins, axis=0, method="midpoint").T
+        )
         for k in range(X.shape[1]):
             if (np.diff(self.edges[k]) == 0).any():  # values that many rows share
                 values = np.unique(X[:, k]).astype(np.float64)
@@ -118,12 +119,6 @@ class Bins:
 
         in_turns(fill, [(k,) for k in range(X.shape[1])])
         return codes
-
-
-def _quantiles(ordered: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """``np.quantile(..., method="midpoint")`` of columns that are in order already, shape (shares, n)."""
-    place = shares * (ordered.shape[0] - 1)
-    return (ordered[np.floor(place).astype(np.int64)] + ordered[np.ceil(place).astype(np.int64)]) / 2
 
 
 def _between(edges: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -304,11 +299,7 @@ _MANY_ROWS = 20_000
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
-_RATE = 0.1
-# Rows without a gradient that every leaf counts with: leaves of few rows are drawn to zero.
-_RIDGE = 20.0
-# Below this number of rows, trees of both numbers of leaves are averaged.
-_FEW_ROWS = 10_000
+# Of tables that are not large, trees of both numbers of leaves are averaged.
 _FEW_LEAVES = (8, 16)
 
 
@@ -366,7 +357,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     bins = Bins(X, n_bins(task.n_rows))
     codes = bins.codes_of(X)
     t = centred(task.y[:, None], task.queries)[:, 0]
-    sizes = _FEW_LEAVES if task.n_rows < _FEW_ROWS else (n_leaves(task.n_rows),)
+    sizes = _FEW_LEAVES if task.n_rows < LARGE_TABLE else (n_leaves(task.n_rows),)
     by_fold = [_without(task, codes, t, fold, sizes) for fold in range(len(task.folds.tests))]
     settings, scores = _grow_in_stages(task, by_fold)
     best = task.folds.best(scores)
@@ -383,7 +374,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
 
 def cost_of_trees(m: int, n: int, best_stage: int = len(_STAGES)) -> float:
     """Operations for rows and columns: of all stages, or up to the one that shows which was best."""
-    trees = _STAGES[min(best_stage + 1, len(_STAGES) - 1)] * (len(_FEW_LEAVES) if m < _FEW_ROWS else 1)
+    trees = _STAGES[min(best_stage + 1, len(_STAGES) - 1)] * (len(_FEW_LEAVES) if m < LARGE_TABLE else 1)
     return (5.0 if m < _MANY_ROWS else 7.0) * trees * m * n
 
 
@@ -406,7 +397,7 @@ def _options(n_rows: int, bins: int, leaves: int, n_blocks: int, *, half: bool) 
     """
     least, share = min(50, max(5, n_rows // 50)), 0.5 if n_rows < _MANY_ROWS else 1.0
     some = (n_blocks + 1) // 2 if half and n_blocks >= 4 else n_blocks
-    return TreeOptions(bins, leaves, least, _RATE, _RIDGE, share, some)
+    return TreeOptions(bins, leaves, least, share=share, n_blocks=some)
 
 
 def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, sizes: tuple[int, ...]) -> list[_Grown]:

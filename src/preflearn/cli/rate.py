@@ -433,7 +433,7 @@ def _rate_scores(
 ) -> None:
     """Rank the items of a table of scores, print the board and write what was asked for."""
     from ..errors import InputError
-    from ..report.scores import page_of_scores
+    from ..report.ratings import page_of_scores
     from ..tables.atomic import write_whole
 
     given = {_OF_SCORES[name]: options[name] for name in _OF_SCORES if name in options}

@@ -11,16 +11,15 @@ from sklearn.base import clone
 
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha, read_scores
-from ..kernels.basis import choose_basis
 from ..kernels.functions import n_items, take_items
 from ..kernels.inputs import read_items
+from ..kernels.maps import choose_basis
 from ..learners.streaming.basis import Basis, refuse_basis
 from ..learners.streaming.models import FoldModels, MeasureTally, OnePassSearch, set_solution, tally_chunk
 from ..learners.streaming.stream import basis_map
 from ..metrics.registry import RankingScorer
 from ..model_selection._learner import why_not_in_parts
-from ..squared.query_keys import label_keys
-from ..squared.statistics import Recipe, Statistics, recipe_of
+from ..squared.statistics import Recipe, Statistics, label_keys, recipe_of
 from .parts import Parts, as_plain, in_part, require_dask, tree_reduce
 
 

@@ -27,8 +27,8 @@ from ..model_selection._tally import share_in_order
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
+from ..squared.base import Inputs
 from ..squared.problem import SquaredLossFit
-from ..squared.representations import Inputs
 from ..squared.routes import callers_level, check_solver_options, square_form
 from .gaussian_process import FunctionPosterior, noise_of_comparisons, refuse_without_posterior, row_noise
 

@@ -146,9 +146,6 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.selected_, self.cv_scores_ = np.array(chosen), np.array(scores)
 
     def _read_folds(self, X: np.ndarray, y: Any, qid: Any) -> Folds:
-        if isinstance(self.cv, str) and self.cv == "leave-one-out" and X.shape[0] > 1:
-            rows = list(np.arange(X.shape[0])[:, None])
-            return Folds(rows, rows)  # a partition, which need not be checked row by row
         folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
         held_out = np.concatenate(folds.tests)
         if held_out.shape[0] != X.shape[0] or np.unique(held_out).shape[0] != X.shape[0]:

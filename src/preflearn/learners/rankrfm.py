@@ -13,10 +13,10 @@ import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import named_cures, read_pairs, read_per_pair, read_scores
-from ..kernels.basis import choose_basis
 from ..kernels.blocks import expansion_gradient
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items, why_not_on_device
+from ..kernels.maps import choose_basis
 from ..kernels.registry import kernel_names
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge

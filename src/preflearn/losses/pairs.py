@@ -29,6 +29,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..comparisons import CensoredComparisons
+from ..comparisons.censored import lived_longer
 from ..comparisons.grouping import WEIGHTINGS, Groups, one_group, query_weights
 from ..numerics.linalg import dot_without_blas
 from ..numerics.threads import in_turns
@@ -501,3 +503,48 @@ def _pieces_of_work(nodes: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     rows = np.cumsum(sizes[nodes])
     cuts = np.searchsorted(rows, np.arange(_PIECE, rows.max(initial=0), _PIECE)) + 1
     return [piece for piece in np.split(nodes, cuts) if piece.size]
+
+
+class CensoredPairs(ScoredPairs):
+    """Each row whose event was seen, with every row of its query that outlived it.
+
+    Parameters
+    ----------
+    comparisons : CensoredComparisons
+        The pairs with their weights.
+
+    Notes
+    -----
+    As `ScoredPairs`, with two sweeps in place of one: over the partners in each role.
+    """
+
+    def __init__(self, comparisons: CensoredComparisons):
+        order = lived_longer(comparisons.scores[:, 0], comparisons.events).astype(float)
+        super().__init__(order, comparisons.queries)
+        self.n_pairs = comparisons.n_comparisons
+        self._o, self._w = comparisons.event_weights, np.ones(self.n_rows)
+        if comparisons.row_weights is not None:
+            self._w = comparisons.row_weights.astype(float)
+
+    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> SortedViolations:
+        worse, better = self.counts(p, margin=margin)
+        return SortedViolations(self, p, margin, worse, better, self._product(p, margin, worse, better))
+
+    def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        self._sort(p)
+        # Subtracting from a running sum can leave a rounding error below zero.
+        worse, better = (np.maximum(sums, 0.0) for sums in self._of_partners(self._w, self._o, margin))
+        return self._o * worse, self._w * better
+
+    def _product(self, v: np.ndarray, margin: float, worse: np.ndarray, better: np.ndarray) -> np.ndarray:
+        of_better, of_worse = self._of_partners(self._w * v, self._o * v, margin)
+        return (worse + better) * v - self._o * of_better - self._w * of_worse
+
+    def _of_partners(
+        self, of_better: np.ndarray, of_worse: np.ndarray, margin: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For each row the sums over the better rows of its pairs, and over the worse rows of its pairs."""
+        self._settle(of_better, margin, self._loops.SUMS_AS_WORSE, self._settled)
+        over_better = self._settled["q"].copy()
+        self._settle(of_worse, margin, self._loops.SUMS_AS_BETTER, self._settled)
+        return over_better, self._settled["q"].copy()

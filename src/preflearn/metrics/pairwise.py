@@ -20,7 +20,7 @@ from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse,
 from .registry import metric_entry
 
 
-@metric_entry("concordance", chance=0.5, takes_outputs=True)
+@metric_entry("concordance", chance=0.5)
 def concordance(
     y: Any,
     scores: Any,
@@ -122,7 +122,7 @@ def concordance(
 DEFINITIONS = ("half", "strict", "all", "pooled")
 
 
-@metric_entry("disagreement_error", higher_is_better=False, limits=(-1.0, 0.0), takes_outputs=True)
+@metric_entry("disagreement_error", higher_is_better=False, limits=(-1.0, 0.0))
 def disagreement_error(
     y: Any,
     scores: Any,

@@ -19,7 +19,7 @@ from ..losses.logistic import LogisticLoss
 from ..losses.newton import Features, PairObjective, minimise_logistic
 from ..numerics.linalg import inverse_in_place
 from .battles import Battles
-from .choice import decayed, log_losses
+from .held_out import decayed, log_losses
 from .ranks import effective_clusters, information_of
 from .strengths import MOST_DENSE, Strengths, cluster_information, dense_covariance, fit_strengths, sandwich
 

@@ -95,7 +95,7 @@ class CategoryRatings:
         """
         from .reading import read_meetings
 
-        pairs, _, _ = read_meetings(battles, self.ratings.items, **self.ratings.columns_asked)
+        pairs, _, _ = read_meetings(battles, self.ratings.items, **self.ratings.side_columns)
         labels = tables.read_categories(categories, pairs.shape[0])
         place = {label: k for k, label in enumerate(self.categories)}
         codes = np.array([place.get(label, len(place)) for label in labels], dtype=np.int64)

@@ -15,9 +15,8 @@ from ..errors import InputError, Remedy
 from ..kernels.functions import Kernel
 from ..tables.encoding.frames import TEXT, read_table, refuse_repeated_columns
 from .battles import POSITION, Battles, refuse_hopeless
-from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
-from .held_out import predicts_ties_better
+from .held_out import FEW_ALPHAS, choose_alpha, choose_half_life, decayed, predicts_ties_better
 from .rankings import MOST_FACTORED
 from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, factorised, read_battles, read_numbers, read_ranked

@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from scipy.stats import t as student
 
 from ..errors import InputError, Remedy
+from ..shown_tables import visible
 from . import boards, judges, ranks
 from .battles import FIRST_SIDE
 from .ranks import effective_clusters
@@ -107,6 +108,18 @@ def _with_intervals(ratings: Ratings, order: Any, scores: np.ndarray, width: np.
         "lower": ratings.points(scores - width).tolist(),
         "upper": ratings.points(scores + width).tolist(),
     }
+
+
+def verdict(board: Columns, n_same: int) -> str:
+    """Who leads a board, and how many of the neighbours on it cannot be told apart."""
+    best, n = visible(board["item"][0]), len(board["item"])
+    # Where every other item is significantly behind some item, none of them can be the best: the first one is.
+    others = sum(low == 1 for low in board["rank_lower"]) - 1
+    first = f"{best} leads, but {'one other' if others == 1 else f'{others} others'} may be the best"
+    first = first if others else f"{best} is clearly the best"
+    if not n_same:
+        return f"{first}. All neighbours on the board can be told apart."
+    return f"{first}. {n_same} of {n - 1} neighbours on the board cannot be told apart."
 
 
 def covariates(ratings: Ratings) -> Columns:

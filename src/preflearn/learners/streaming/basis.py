@@ -18,9 +18,9 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from ...comparisons import encode_queries
-from ...kernels.basis import choose_basis
 from ...kernels.functions import n_items, take_items
-from ...squared.query_keys import label_keys
+from ...kernels.maps import choose_basis
+from ...squared.statistics import label_keys
 
 # Without a second pass, the basis is drawn from this many times more rows, if the stream has them.
 _FIRST_ROWS = 10

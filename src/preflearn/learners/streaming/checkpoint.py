@@ -32,8 +32,7 @@ import scipy.sparse as sp
 
 from ...kernels.functions import n_items
 from ...squared.moments import GlobalMoments, QueryMoments
-from ...squared.query_keys import KeySet
-from ...squared.statistics import Moments, Statistics
+from ...squared.statistics import KeySet, Moments, Statistics
 from ...tables.atomic import atomic_write
 from .basis import Basis
 

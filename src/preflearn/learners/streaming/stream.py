@@ -25,8 +25,7 @@ from ...kernels.functions import Kernel, n_items
 from ...kernels.inputs import read_items
 from ...kernels.maps import NystromMap
 from ...model_selection._learner import why_not_in_parts
-from ...squared.query_keys import KeySet
-from ...squared.statistics import Recipe, Statistics, recipe_of
+from ...squared.statistics import KeySet, Recipe, Statistics, recipe_of
 from ...tables.data import RankingData
 from .basis import Basis, first_chunks, read_n_basis, sampler
 from .checkpoint import Checkpoint, CheckpointError, Progress, extend_digest, fingerprint

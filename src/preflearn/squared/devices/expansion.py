@@ -19,8 +19,7 @@ from ...comparisons.queries import QueryComparisons
 from ...errors import missing_extra
 from ...kernels.blocks import KernelBlocks
 from ...kernels.distances import RbfProducts, expansion_slopes
-from ...kernels.functions import Kernel
-from ...kernels.rows import middle_row
+from ...kernels.functions import Kernel, middle_row
 from ...numerics.namespace import Home, as_host, to_host
 from ..expansion import NUGGETS, Curves, Expansion, Moments, TrainingSet, refined
 from ..moments import GlobalMoments, QueryMoments

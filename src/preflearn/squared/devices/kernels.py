@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons
-from ...kernels.basis import choose_basis
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...kernels.inputs import DEVICE_REMEDY, why_not_on_device
+from ...kernels.maps import choose_basis
 from ...numerics.namespace import Home
 from ..holdout.base import LOST_IN_ROUNDING
 from ..problem import refuse_indefinite

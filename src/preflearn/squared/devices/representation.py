@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...comparisons import Comparisons
-from ...numerics.namespace import Home
+from ...numerics.namespace import Home, as_host
+from ..base import Asked, Inputs, Representation
 from ..holdout.base import HoldOut
+from ..holdout.pair import PairSystem
 from ..problem import SquaredLossFit
-from ..representations import Asked, Inputs, Representation
+from ..representations import Linear
 from .holdout import DualDeviceHoldOut, FeatureDeviceHoldOut
 from .kernels import refuse_unless_served
 from .squared_loss import fit_features, fit_full_kernel, fit_reduced
@@ -53,13 +55,15 @@ class DeviceRows(Representation):
 
     def pair_systems(
         self, task: Comparisons, alphas: Sequence[float], asked: Asked, routine: Callable[[bool], Any]
-    ) -> Iterator[Any]:
-        from .pairs import dual_device_pairs, feature_device_pairs
-
+    ) -> Iterator[PairSystem | None]:
+        """The factorisation on the device; the pairs, small next to it, on the host."""
+        X, kernel = self.inputs.X, self.inputs.kernel
         if self.inputs.feature_map is not None:
-            return super().pair_systems(task, alphas, asked, routine)
-        if not self.in_features:
-            X, kernel = self.inputs.X, self.inputs.kernel
-            return (dual_device_pairs(X, kernel, task, alpha) for alpha in alphas)
-        source = routine(False)
-        return (feature_device_pairs(source, alpha) for alpha in alphas)
+            yield from super().pair_systems(task, alphas, asked, routine)
+        elif self.in_features:
+            host = Linear(Inputs(as_host(X), kernel), self.tasks, self.stages)
+            yield from host.pair_systems(task, alphas, asked, lambda many_alphas: host.hold_out(task, asked))
+        else:
+            source = DualDeviceHoldOut(X, kernel, task, False, False, self.home)
+            for alpha in alphas:
+                yield source.pair_system(float(alpha))
