@@ -23,7 +23,7 @@ from .ties import outcome_probabilities
 if TYPE_CHECKING:
     from .boards import CategoryRatings
     from .fragility import Fragility
-    from .trusted import TrustedJudges
+    from .judges import TrustedJudges
 
 _SURPRISES = 10
 
