@@ -29,6 +29,7 @@ from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import (
+    LEAST_CONDITION,
     KernelFactor,
     add_gram,
     cholesky_in_place,
@@ -39,7 +40,6 @@ from ..numerics.linalg import (
     solve_triangular_in_place,
 )
 from .conjugate_gradients import ConjugateGradientResult, iterate
-from .holdout.base import LEAST_CONDITION
 from .problem import RidgeSystem, feature_gram, gram_times, target_moment, unchanged
 from .row_blocks import HalfBlocks, RowBlock
 

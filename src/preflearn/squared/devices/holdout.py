@@ -24,14 +24,18 @@ from ..row_blocks import HalfBlocks, RowBlock, segment_sums
 from .kernels import (
     DeviceBasis,
     add_to_diagonal,
+    apply_half,
+    centred_kernel,
     cholesky,
     eigh,
+    half_blocks,
     inverse_from_cholesky,
+    own_rows,
     shrink,
     solve_ridge,
+    sum_up,
     whitening,
 )
-from .squared_loss import apply_half, centred_kernel, half_blocks, own_rows, sum_up
 
 # A fold is refitted when a pivot of its small system is this small: what the fold leaves is lost in rounding.
 _STABLE = 1e-7
