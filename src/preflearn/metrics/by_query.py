@@ -69,7 +69,11 @@ class Rows:
 
     def grouped(self, *columns: np.ndarray) -> list[np.ndarray]:
         """Copies of some columns with the rows of each query side by side."""
-        return [column[self.queries.order] for column in columns]
+        from ._loops import group_rows
+
+        # Numba would compile again for arrays that are read-only, as those of pandas are.
+        codes, *values = (np.require(one, requirements=["C", "W"]) for one in (self.queries.codes, *columns))
+        return [group_rows(codes, self.queries.starts, one) for one in values]
 
     def per_query(self, values: np.ndarray) -> PerQuery:
         labels = self.queries.labels

@@ -376,8 +376,8 @@ def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
     if weights.size:
         (weights,) = rows.grouped(weights)
     counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
-    all_scores, all_y = (np.ascontiguousarray(values.T) for values in rows.grouped(rows.scores, rows.y))
-    for scores, y, found in zip(all_scores, all_y, counts, strict=True):
+    for output, found in enumerate(counts):
+        scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
         over_queries(count_pairs, rows.queries, scores, y, weights, found)
     return counts.T
 

@@ -30,7 +30,6 @@ from ..comparisons.inputs import read_scores
 from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..metrics import concordance
-from ..numerics.threads import blas_at_rest
 from ..plots import on_axes
 from ..progress import Counter
 from ..shown_tables import shows_itself
@@ -41,8 +40,6 @@ from ._problem import has_closed_form
 
 # Number of permuted scores that are processed together: enough for the matrix products, within a bound on memory.
 _NUMBERS = 1 << 22
-# Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
-_FEW_ROWS = 1536
 # Test sets of this many groups, where there are enough, so that most of them hold groups with different labels.
 _GROUPS_OF_FOLD = 4
 # A test whose p-value cannot fall below this says nothing.
@@ -169,13 +166,12 @@ def permutation_test(
     Y = _defined_permutations(exchange, folds, training, queries, n, check_random_state(random_state))
     tested = np.sort(np.concatenate(folds.tests))
     within = encode_queries(compared_within(folds, queries)[tested], tested.shape[0])
-    with blas_at_rest(n_rows <= _FEW_ROWS):
-        values = np.concatenate(
-            [
-                concordance(Y[tested, outputs], f[tested], within, per_query=True).means
-                for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
-            ]
-        )
+    values = np.concatenate(
+        [
+            concordance(Y[tested, outputs], f[tested], within, per_query=True).means
+            for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
+        ]
+    )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
     smallest = max(exchange.smallest_pvalue, 1 / (1 + n))
     return PermutationTest(float(values[0]), (1 + reached) / (1 + n), values[1:], exchange.words, smallest)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..tables.encoding.summary import TableSummary
+    from ..tables.encoding.kinds import TableSummary
 
 # The baseline that every ranker is compared with.
 BEST_FEATURE = "best single feature"

@@ -39,8 +39,6 @@ from .basis import Basis
 FORMAT = "preflearn stream checkpoint"
 VERSION = 2
 _KINDS: dict[str, type] = {"QueryMoments": QueryMoments, "GlobalMoments": GlobalMoments}
-# Arrays are hashed in C order, this many rows at a time where a copy is needed.
-_HASHED_ROWS = 4096
 _DEFAULT_SECONDS = 60.0
 
 
@@ -117,12 +115,8 @@ def _checksum(array: np.ndarray) -> int:
     if array.dtype == object:
         for item in array.ravel():
             found = zlib.crc32(_object_as_bytes(item), found)
-    elif array.flags.c_contiguous:
-        found = zlib.crc32(array.reshape(-1).view(np.uint8).data) if array.size else 0
-    else:
-        for first in range(0, array.shape[0], _HASHED_ROWS):
-            rows = np.ascontiguousarray(array[first : first + _HASHED_ROWS])
-            found = zlib.crc32(rows.reshape(-1).view(np.uint8).data, found)
+    elif array.size:
+        found = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found
 
 

@@ -36,10 +36,11 @@ _FORMER_HOMES = {
     "preflearn.feature_selection.greedy": "preflearn.learners.greedy",
     "preflearn.graphs.": "preflearn.kernels.graphs.",
     "preflearn.metrics.scorers": "preflearn.metrics.registry",
-    "preflearn.learners.greedy.greedy": "preflearn.learners.greedy",
-    "preflearn.model_selection._order_probability": "preflearn.model_selection._calibration",
     "preflearn.preprocessing.": "preflearn.tables.encoding.",
     "preflearn.selection.": "preflearn.model_selection._",
+    "preflearn.learners.greedy.greedy": "preflearn.learners.greedy",
+    "preflearn.model_selection._order_probability": "preflearn.model_selection._calibration",
+    "preflearn.tables.encoding.summary": "preflearn.tables.encoding.kinds",
     **{
         f"preflearn.{room}multiple_kernels.{module}": "preflearn.learners.multiple_kernels"
         for room in ("", "learners.")
@@ -80,8 +81,8 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
         "style": "a str", "median": "", "low": "", "high": "", "constant": "truth", "has_missing": "truth",
     },
     "preflearn.tables.encoding.columns.TextColumn": {},
-    "preflearn.tables.encoding.summary.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
-    "preflearn.tables.encoding.summary.TableSummary": {"n_rows": "a int"},
+    "preflearn.tables.encoding.kinds.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
+    "preflearn.tables.encoding.kinds.TableSummary": {"n_rows": "a int"},
     "preflearn.relations.inputs.ObjectKernel": {},
 }  # fmt: skip
 
@@ -182,9 +183,9 @@ def object_class(module: str, name: str) -> type | None:
 
 
 def _present_home(module: str) -> str:
-    for former, present in _FORMER_HOMES.items():
+    for former, present in _FORMER_HOMES.items():  # those of version 0.2 first, which moved again
         if module.startswith(former):
-            return present + module.removeprefix(former)
+            module = present + module.removeprefix(former)
     return module
 
 
