@@ -141,9 +141,9 @@ def required_rows(y: np.ndarray, scores: np.ndarray, queries: Groups, target: st
     if target == "any-relevant":
         first = positions_by(-scores, -relevant.astype(float), queries) == 0
         return first & relevant
-    told_apart = largest(y, queries) > -largest(-y, queries)
+    has_different_y = largest(y, queries) > -largest(-y, queries)
     first = positions_by(-scores, -y, queries) < (1 if target == "best" else k)
-    return first & told_apart[queries.codes]
+    return first & has_different_y[queries.codes]
 
 
 def positions_by(second: np.ndarray, first: np.ndarray, queries: Groups) -> np.ndarray:
