@@ -541,12 +541,30 @@ def add_up_trees(
 
 @njit(cache=True, nogil=True)
 def _add_up(X, roots, feature, threshold, left, right, value, out, first, last):
+    columns, nodes = np.zeros((X.shape[1], _ROWS_OF_TREE), np.float32), np.empty(_ROWS_OF_TREE, np.int32)
     for start in range(first, last, _ROWS_OF_TREE):
-        end = min(start + _ROWS_OF_TREE, last)
-        for root in roots:
-            for i in range(start, end):
-                node = root
-                while left[node] > 0:
-                    goes_left = X[i, feature[node]] <= np.float32(threshold[node])
-                    node = left[node] if goes_left else right[node]
-                out[i] += value[node]
+        n = min(start + _ROWS_OF_TREE, last) - start
+        for i in range(n):
+            for j in range(X.shape[1]):
+                columns[j, i] = X[start + i, j]
+        for tree in range(roots.shape[0]):
+            nodes[:] = roots[tree]
+            end = roots[tree + 1] if tree + 1 < roots.shape[0] else left.shape[0]
+            for node in range(roots[tree], end):  # children come after their parent
+                if left[node] > 0:
+                    limit, children = (
+                        np.float32(threshold[node]),
+                        (np.int32(left[node]), np.int32(right[node])),
+                    )
+                    _pass_on(nodes, np.int32(node), columns[feature[node]], limit, children)
+            for i in range(n):
+                out[start + i] += value[nodes[i]]
+
+
+@njit(cache=True, nogil=True)
+def _pass_on(nodes, node, x, limit, children):
+    """Rows that are at a node go to one of its children: without jumps, in instructions that take several rows."""
+    left, right = children
+    for i in range(_ROWS_OF_TREE):
+        child = left if x[i] <= limit else right
+        nodes[i] = child if nodes[i] == node else nodes[i]

@@ -74,9 +74,13 @@ def linear(task: Task, view: tuple[str, ...]) -> Member:
     choice = choose(task.folds.mean(scores), alphas)[0]
     model = RankRLS(float(alphas[choice]), weighting="item").fit(X, task.y, qid=task.queries.codes)
     size = np.abs(model.coef_) * X.std(axis=0)
-    importances = _shares(size)
+    importances = size / size.sum() if size.any() else np.full(size.shape, 1.0 / size.shape[0])
     return Member(
-        model, settings[choice], nested(task.folds, settings, scores), importances, _about(alphas[choice])
+        model,
+        settings[choice],
+        nested(task.folds, settings, scores),
+        importances,
+        f"alpha {alphas[choice]:.3g}",
     )
 
 
@@ -118,12 +122,8 @@ def random_trees(task: Task, view: tuple[str, ...]) -> Member:
         ]
         return TreeSum.of_mean([tree.fit(X, t, check_input=False) for tree in trees])
 
-    X = _compared_with_thresholds(task, view)
+    X = np.ascontiguousarray(task.views[view], dtype=np.float32)  # as they are compared with thresholds
     return _trees(task, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees per fold")
-
-
-def _compared_with_thresholds(task: Task, view: tuple[str, ...]) -> np.ndarray:
-    return np.ascontiguousarray(task.views[view], dtype=np.float32)
 
 
 def _trees(
@@ -213,15 +213,6 @@ def _cost_of_forest(m: int, n: int) -> float:
     return _RANDOM * _TREE_FACTOR * m * looked_at * max(1.0, np.log2(m / 10.0))
 
 
-def _shares(size: np.ndarray) -> np.ndarray:
-    total = float(size.sum())
-    return size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
-
-
-def _about(alpha: float) -> str:
-    return f"alpha {alpha:.3g}"
-
-
 # Presets -------------------------------------------------------------------------------------------------------------
 
 
@@ -238,18 +229,11 @@ class Preset:
         the reported figure then comes from.
     n_runs : int
         Runs with other folds and seeds, whose predictions are averaged.
-    without : frozenset of str
-        Candidates that are not tried.
     """
 
     candidates: frozenset[str] | None = None
     refitted: int = 1
     n_runs: int = 1
-    without: frozenset[str] = frozenset()
-
-    def allows(self, name: str) -> bool:
-        """Whether a candidate of this name may be tried."""
-        return (self.candidates is None or name in self.candidates) and name not in self.without
 
 
 PRESETS = {

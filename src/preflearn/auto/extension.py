@@ -113,11 +113,6 @@ class MoreRows:
         return map(slice, bounds[:-1].tolist(), bounds[1:].tolist())
 
 
-def fold_to_keep(folds: FoldScores) -> int:
-    """The fold with the most queries to compare."""
-    return int(np.argmax(folds.sizes))
-
-
 def can_extend(trial: Trial, n_rows: int, seconds: float) -> bool:
     """Whether a member with a share could learn from this number of rows in about this number of seconds.
 

@@ -28,7 +28,7 @@ from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
 from .candidates import Candidate, Pace, Preset, candidates, rivals
 from .combination import FoldScores, nested
-from .extension import MoreRows, can_extend, extend, fold_to_keep
+from .extension import MoreRows, can_extend, extend
 from .features import Features, weighted_scores
 from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, weigh
 from .sample import MOST_ROWS
@@ -258,7 +258,8 @@ def _learn_from_sample(
     trial, features = choose(
         rows[sample], y[sample], part, settings, start, units=together, is_sample=settings.limit == np.inf
     )
-    n_learned, fold = sample.shape[0], fold_to_keep(trial.folds)
+    # The fold with the most queries to compare stays out.
+    n_learned, fold = sample.shape[0], int(np.argmax(trial.folds.sizes))
     held = places[trial.folds.tests[fold]]
     # The weights are chosen by parts of the fold, which is none where it is one group.
     is_divisible = units is None or np.unique(units.codes[held]).size > 1
@@ -306,7 +307,8 @@ def choose(
     Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
     """
     folds, features = _folds(y, queries, settings, units), Features().fit(rows)
-    options = [one for one in candidates(rows.shape[0], queries.n_groups) if settings.preset.allows(one.name)]
+    options, names = candidates(rows.shape[0], queries.n_groups), settings.preset.candidates
+    options = options if names is None else [one for one in options if one.name in names]
     task = Task(
         features.views(rows, queries),
         UnitScale(y)(y),
@@ -433,8 +435,8 @@ def _without_folds(
 
 def _repeated(settings: Settings, trial: Trial) -> Settings:
     """The same once more: silently, without a limit, and without what there was no time for."""
-    left_out = {one.candidate.name for one in trial.attempts if one.was_left_out_for_time}
-    return replace(settings, limit=np.inf, preset=Preset(without=frozenset(left_out)), stages=Stages(None))
+    tried = {one.candidate.name for one in trial.attempts if one.member or one.reason != TIME_LIMIT}
+    return replace(settings, limit=np.inf, preset=Preset(frozenset(tried)), stages=Stages(None))
 
 
 @cache

@@ -242,7 +242,8 @@ class Search:
         def metric_of(place: int) -> np.ndarray | None:
             return _next_metric(found.models[place], found.choice, self.X, self._parts[place].rows)
 
-        metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
+        n_threads = None if self.task.device is None else 1  # a device takes one training after the other
+        metrics = with_small_matrices(metric_of, len(self._parts), n_threads)
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
@@ -321,11 +322,6 @@ def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) 
     gradients = model.gradients(X[_drawn(rows, GRADIENT_ROWS, 0)], place)
     metric = average_gradient_metric(gradients[:, :, None], full=False)
     return None if metric is None else np.where(metric < _LEAST_FACTOR, 0.0, metric)
-
-
-def _threads(task: Task) -> int | None:
-    """A device takes one training after the other."""
-    return None if task.device is None else 1
 
 
 def n_basis(n_rows: int) -> int:
@@ -499,15 +495,3 @@ def described(model: RankRFM | KernelAndCurves) -> str:
     kernel = model.kernel_ if isinstance(model, KernelAndCurves) else model
     found = f"alpha {kernel.alpha_:.3g}, round {kernel.best_round_}, {kernel.basis_.shape[0]} basis vectors"
     return f"{found}, {model.feature_.shape[0]} curves" if isinstance(model, KernelAndCurves) else found
-
-
-__all__ = [
-    "RACE_FROM",
-    "KernelAndCurves",
-    "Search",
-    "cost",
-    "cost_of_race",
-    "described",
-    "learned_kernel",
-    "n_basis",
-]

@@ -176,10 +176,6 @@ class Attempt:
     factor: float = 0.0
     reason: str = TIME_LIMIT
 
-    @property
-    def was_left_out_for_time(self) -> bool:
-        return self.member is None and self.reason == TIME_LIMIT
-
 
 @dataclass(frozen=True)
 class Trial:

@@ -25,8 +25,6 @@ from ..progress import Counter
 from .rankrls import RankRLS
 from .rls import RLS
 
-# Number of held-out predictions of candidates that are scored together.
-_BLOCK = 1 << 23
 _SQUARED_ERROR = "neg_mean_squared_error"
 
 
@@ -294,7 +292,7 @@ class _Search:
     def best(self, chosen: list[int]) -> tuple[int, float]:
         """The next feature and its held-out score."""
         m, n = self._rounds.X.shape
-        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(m, n)
+        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(n)
         scores[chosen] = -np.inf
         feature = int(np.argmax(scores))
         self._rounds.add(feature)
@@ -302,18 +300,15 @@ class _Search:
             return feature, -self._rounds.error() / m
         return feature, float(scores[feature])
 
-    def _by_measure(self, m: int, n: int) -> np.ndarray:
+    def _by_measure(self, n: int) -> np.ndarray:
         residual = self._rounds.residuals()
         y = self._y[:, None]
         scores = np.empty(n)
-        step = max(1, _BLOCK // m)
-        for first in range(0, n, step):
-            held_out = np.ascontiguousarray(residual[:, first : first + step])
-            if self._half_inverse is not None:
-                held_out = self._half_inverse(held_out)
-            for k in range(held_out.shape[1]):
-                f = without_rounding((y - held_out[:, [k]]).T).T
-                scores[first + k] = self._measure(y, f, self._within)
+        if self._half_inverse is not None:
+            residual = self._half_inverse(residual)
+        for k in range(n):
+            f = without_rounding((y - residual[:, [k]]).T).T
+            scores[k] = self._measure(y, f, self._within)
         return scores
 
 

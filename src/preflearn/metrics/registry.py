@@ -283,10 +283,6 @@ def metric_entry(
     return register
 
 
-# Random orders of rows with equal scores over which a metric of users is averaged.
-_ORDERS_OF_TIES = 16
-
-
 def register_metric(
     name: str,
     *,
@@ -370,13 +366,17 @@ def register_metric(
 
 
 def _over_ties(
-    measure: Callable[..., float], y: np.ndarray, scores: np.ndarray, options: dict[str, Any]
+    measure: Callable[..., float],
+    y: np.ndarray,
+    scores: np.ndarray,
+    options: dict[str, Any],
+    n_orders: int = 16,
 ) -> float:
     """The value of one query, averaged over random orders of rows with equal scores."""
     if np.unique(scores).shape[0] == scores.shape[0]:
         return float(measure(y[np.argsort(-scores)], **options))
     rng = np.random.default_rng(0)
-    orders = [np.lexsort((rng.random(y.shape), -scores)) for _ in range(_ORDERS_OF_TIES)]
+    orders = [np.lexsort((rng.random(y.shape), -scores)) for _ in range(n_orders)]
     return float(np.mean([measure(y[order], **options) for order in orders]))
 
 

@@ -35,12 +35,8 @@ from ..comparisons.grouping import positions_in_groups
 DISTANCES = ("gap", "spread", "rank", "share", "softmax")
 # Sums of gains are compared with the required value up to rounding.
 _ROUNDING = 1e-9
-# Another distance is chosen only where its sets are smaller by this share over the root of the number of queries.
-_MARGIN = 1.0
 # Folds of queries with which the coverage is measured.
 _FOLDS = 10
-# The pairs of a query that probabilities of an order are estimated from, at most.
-_PAIRS_OF_A_QUERY = 200
 
 
 def least_cutoff(distance: np.ndarray, gain: np.ndarray, n_queries: int, risk: float) -> float:
@@ -145,9 +141,9 @@ def required_rows(y: np.ndarray, scores: np.ndarray, queries: Groups, target: st
     if target == "any-relevant":
         first = positions_by(-scores, -relevant.astype(float), queries) == 0
         return first & relevant
-    told_apart = largest(y, queries) > -largest(-y, queries)
+    has_different_y = largest(y, queries) > -largest(-y, queries)
     first = positions_by(-scores, -y, queries) < (1 if target == "best" else k)
-    return first & told_apart[queries.codes]
+    return first & has_different_y[queries.codes]
 
 
 def positions_by(second: np.ndarray, first: np.ndarray, queries: Groups) -> np.ndarray:
@@ -316,7 +312,8 @@ class SetChoice:
             shown = np.sort(self.shown[kind] if among is None else self.shown[kind][among])
             least = (1.0 - 2.0 * (1.0 - coverage)) * (shown.shape[0] + 1)
             sizes[kind] = float(np.mean(np.log(shown[np.arange(1, shown.shape[0] + 1) >= least])))
-        sizes["softmax"] -= _MARGIN / np.sqrt(shown.shape[0])
+        # Another distance is chosen only where its sets are smaller by one over the root of the number of queries.
+        sizes["softmax"] -= 1.0 / np.sqrt(shown.shape[0])
         return min(sizes, key=lambda kind: sizes[kind])
 
     @cached_property
@@ -440,9 +437,9 @@ def _pairs(held_out: Calibration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _some_pairs(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _some_pairs(n: int, rng: np.random.Generator, most: int = 200) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of n rows, or a random sample of them."""
-    if n * (n - 1) // 2 <= _PAIRS_OF_A_QUERY:
+    if n * (n - 1) // 2 <= most:
         return np.triu_indices(n, 1)
-    i, j = rng.integers(n, size=_PAIRS_OF_A_QUERY), rng.integers(n - 1, size=_PAIRS_OF_A_QUERY)
+    i, j = rng.integers(n, size=most), rng.integers(n - 1, size=most)
     return i, j + (j >= i)

@@ -37,8 +37,6 @@ from ._tally import tally_scores
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
 _SHARES_OF_PAIRS = ("concordance", "auc")
-# Pairs of labels of a relation that a baseline is measured on: its share has a standard error of about .001.
-_MOST_PAIRS = 200_000
 
 
 @dataclass(frozen=True)
@@ -396,11 +394,11 @@ def means_in_order(row: np.ndarray, column: np.ndarray, Y: np.ndarray, hold_out:
     return float(np.mean(0.5 + 0.5 * np.sign(difference) * np.sign(y[a] - y[b])))
 
 
-def _some_pairs(n: int) -> Any:
-    """All pairs of n labels, or a random sample of them."""
-    if n * (n - 1) // 2 <= _MOST_PAIRS:
+def _some_pairs(n: int, most: int = 200_000) -> Any:
+    """All pairs of n labels, or a random sample of them, of which a share has a standard error of about .001."""
+    if n * (n - 1) // 2 <= most:
         return np.triu_indices(n, 1)
-    return np.random.default_rng(0).integers(0, n, (2, _MOST_PAIRS))
+    return np.random.default_rng(0).integers(0, n, (2, most))
 
 
 def _mean_without(

@@ -40,10 +40,6 @@ from ._problem import has_closed_form
 
 # Number of permuted scores that are processed together: enough for the matrix products, within a bound on memory.
 _NUMBERS = 1 << 22
-# Test sets of this many groups, where there are enough, so that most of them hold groups with different labels.
-_GROUPS_OF_FOLD = 4
-# A test whose p-value cannot fall below this says nothing.
-_LEAST_LEVEL = 0.05
 # How often permutations with which the statistic is not defined are drawn again.
 _DRAWS = 100
 
@@ -225,7 +221,8 @@ class Exchange:
         if self.unit_of is None or self.blocks.n_groups > 1:
             n_rows = self.y.shape[0] if self.unit_of is None else self.unit_of.shape[0]
             return default_cv(n_rows, qid=qid, groups=groups)
-        n_folds = min(10, self.y.shape[0] // _GROUPS_OF_FOLD)
+        # Four groups in each, where there are enough: most folds then hold groups with different labels.
+        n_folds = min(10, self.y.shape[0] // 4)
         return [np.flatnonzero(np.isin(self.unit_of, fold)) for fold in shuffled_folds(self.y.size, n_folds)]
 
     def draw(self, number: int, generator: np.random.Generator) -> np.ndarray:
@@ -275,7 +272,7 @@ def _defined_permutations(
             "that nothing can be compared",
             Remedy("cv", purpose="with fewer, larger folds"),
         )
-    if exchange.smallest_pvalue > _LEAST_LEVEL:
+    if exchange.smallest_pvalue > 0.05:  # the test could say nothing
         _refuse_few_permutations(exchange)
     for _ in range(_DRAWS):
         bad = np.flatnonzero(undefined(Y[:, 1:])) + 1

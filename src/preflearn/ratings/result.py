@@ -21,9 +21,9 @@ from .tables import MEAN_RATING, POINTS, frame_like
 from .ties import outcome_probabilities
 
 if TYPE_CHECKING:
-    from .categories import CategoryRatings
+    from .boards import CategoryRatings
     from .fragility import Fragility
-    from .trusted import TrustedJudges
+    from .judges import TrustedJudges
 
 _SURPRISES = 10
 
@@ -517,14 +517,16 @@ class Ratings:
         >>> boards.win_probability("x", "y", "clay") > 0.5 > boards.win_probability("x", "y", "grass")
         True
         """
-        from .categories import make_boards
+        from .boards import make_boards
 
         return make_boards(self, categories, ratio, intervals)
 
     def by_month(self) -> Any:
         """Boards at the end of each month, from the battles so far: ``month``, ``item``, ``rating``, ``lower``,
         ``upper``."""
-        return self._frame(tables.by_month(self))
+        from .boards import by_month
+
+        return self._frame(by_month(self))
 
     # What to run next
     # -------------------------------------------------------------------------------------------------

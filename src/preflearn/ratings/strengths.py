@@ -372,7 +372,7 @@ def _fit_ties(
 
 @dataclass(frozen=True)
 class TrustedStrengths(Strengths):
-    """The same of trusted judgements with the help of others (`trusted`).
+    """The same of trusted judgements with the help of others (`judges`).
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from .judges import judge_table
 from .ranks import MOST_COMPARED
 
 if TYPE_CHECKING:
-    from .categories import CategoryRatings
+    from .boards import CategoryRatings
     from .result import Ratings
 
 # Battles up to which everything is shown without being asked for, of items all pairs of which are compared.

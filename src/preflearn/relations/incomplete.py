@@ -45,8 +45,6 @@ _IN_MODES, _BY_DIAGONAL = 15, 200
 _FEW_PAIRS = 1500
 # Modes with a smaller share of λ are left out.
 _NEGLIGIBLE = 1e-9
-# Power iterations for the order of magnitude of the largest eigenvalue.
-_POWER_ROUNDS = 10
 
 
 @dataclass
@@ -142,7 +140,7 @@ class KnownPairs:
         """The largest eigenvalue of L Q L, to about one digit: it shows which alphas matter."""
         vector: np.ndarray = np.random.default_rng(0).standard_normal(self.y.shape)
         size = 0.0
-        for _ in range(_POWER_ROUNDS):
+        for _ in range(10):  # power iterations, enough for the order of magnitude
             vector = self.centre(vector)
             length = float(np.linalg.norm(vector))
             if not length > 0:

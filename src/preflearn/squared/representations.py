@@ -119,7 +119,7 @@ class Iterated(Representation):
                 return [result.weights for result in found]
 
             weights = self.each(solve, alpha)
-        return self.linear_fit("cg", weights, with_mean, **what_was_reached(results))
+        return self.linear_fit("cg", weights, with_mean, **slowest_of(results))
 
     def hold_out(self, task: Comparisons, asked: Asked) -> KrylovHoldOut:
         return self._iterate(self.inputs.double(), task, asked)
@@ -137,7 +137,7 @@ class Iterated(Representation):
         return KrylovHoldOut(X, task, tol=tol, max_iter=self.max_iter, **options)
 
 
-def what_was_reached(results: Sequence[ConjugateGradientResult]) -> dict[str, Any]:
+def slowest_of(results: Sequence[ConjugateGradientResult]) -> dict[str, Any]:
     """Of the slowest of several outputs, as attributes of `SquaredLossFit`."""
     return {
         "n_iter": max(result.n_iter for result in results),
@@ -415,7 +415,7 @@ class IteratedReducedSet(ReducedSet):
                 return [result.weights for result in found]
 
             beta = self.each(solve, alpha)
-        return self._on_all_basis_vectors("cg", rows, beta, with_mean, **what_was_reached(results))
+        return self._on_all_basis_vectors("cg", rows, beta, with_mean, **slowest_of(results))
 
     def hold_out(self, task: Comparisons, asked: Asked) -> None:
         return None

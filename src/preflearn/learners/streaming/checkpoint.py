@@ -39,7 +39,6 @@ from .basis import Basis
 FORMAT = "preflearn stream checkpoint"
 VERSION = 2
 _KINDS: dict[str, type] = {"QueryMoments": QueryMoments, "GlobalMoments": GlobalMoments}
-_DEFAULT_SECONDS = 60.0
 
 
 class CheckpointError(ValueError):
@@ -305,7 +304,7 @@ class Checkpoint(CheckpointFile):
 
 def _read_every(every: int | float | None) -> tuple[int | None, float]:
     if every is None:
-        return None, _DEFAULT_SECONDS
+        return None, 60.0
     if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
         raise ValueError(
             "checkpoint_every must be a number of chunks (int) or of seconds (float), above zero: found "
