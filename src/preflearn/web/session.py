@@ -123,12 +123,13 @@ class Session:
         self._changed = threading.Condition()
         # Held while the model is in use, never while waiting for anything else.
         self._model = threading.Lock()
-        self.learner = Learner(items, goal)
         self._history: list[tuple[int, float]] = []
         self._panel: dict[str, Any] = {}
         self._consistency: dict[str, tuple[tuple[int, str], dict[str, Any]]] = {}
         self.standing: Standing
-        with self._model:
+        # One thread for linear algebra, here as in the model's thread.
+        with self._model, blas_at_rest():
+            self.learner = Learner(items, goal)
             self._replay(list(self._answers.values()))
             self._ready = self._next_questions(2 + _SPARE, self._closed())
             self._publish_panel(list(self._answers.values()))
@@ -226,7 +227,7 @@ class Session:
     @contextmanager
     def up_to_date(self) -> Iterator[tuple[Learner, Standing, dict[str, Any]]]:
         """The model of all answers, its standing and the panel; nothing changes them meanwhile."""
-        with self._model:
+        with self._model, blas_at_rest():
             answers = self.answers()
             self.learner.learn(answers)
             self._publish_panel(answers)
@@ -429,7 +430,8 @@ class Session:
         # Settled: ten answers are expected to put less than 1 in 500 more pairs right.
         worth = answers_worth_giving(self._history, len(self.items), 0.002)
         m = len(self.items)
-        n_left = m * (m - 1) // 2 - sum(times > 0 for times in self._times_asked.values())
+        with self._changed:  # answers come in meanwhile
+            n_left = m * (m - 1) // 2 - sum(times > 0 for times in self._times_asked.values())
         scores = dict(zip(self.items.names, standing.scores.tolist()))
         low, high = standing.intervals()
         order = standing.order()[:200]
