@@ -67,7 +67,7 @@ def before(found: Any, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     for i in range(n):
         np.maximum(largest, np.abs((draws - draws[i]) / se[i][:, None]).max(axis=0), out=largest)
     t = float(np.quantile(largest, level))
-    return ranks.rank_bounds(ranks.told_apart(found.strengths.scores, C, t))
+    return ranks.rank_bounds(ranks.significant_signs(found.strengths.scores, C, t))
 
 
 def hold(low: np.ndarray, high: np.ndarray, f: np.ndarray) -> bool:

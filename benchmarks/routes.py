@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from _harness import RESULTS, best_of, report, write_results
 from preflearn import BradleyTerryCV, RankRLS, RankRLSCV
-from preflearn.kernels.rows import sparse_products
+from preflearn.kernels.functions import sparse_products
 from preflearn.model_selection import HeldOut, leave_preference_out
 from preflearn.model_selection._problem import Problem
 from preflearn.numerics.linalg import (

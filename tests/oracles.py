@@ -1388,30 +1388,6 @@ def _best_division(codes, g, rows, least, ridge):
     return best
 
 
-def refitted_leaves(X, trees, t, qid, begun, rate, ridge):
-    """Values for the leaves of some trees, one tree after the other, and the scores with them.
-
-    ``trees`` have roots, features, thresholds and children as `TreeSum` has.
-    """
-    f, values = begun.copy(), np.zeros(len(trees.value_))
-    for root in trees.roots_:
-        g = t - f
-        for query in np.unique(qid):
-            g[qid == query] -= g[qid == query].mean()
-        leaf = []
-        for x in X:
-            node = root
-            while trees.left_[node]:
-                goes_left = x[trees.feature_[node]] <= trees.threshold_[node]
-                node = trees.left_[node] if goes_left else trees.right_[node]
-            leaf.append(node)
-        leaf = np.array(leaf)
-        for node in np.unique(leaf):
-            values[node] = rate * g[leaf == node].sum() / (np.sum(leaf == node) + ridge)
-        f += values[leaf]
-    return values, f
-
-
 def kernel_and_curves(X, basis, gamma, metric, features, n_knots=10, stiffness=40.0):
     """Columns of kernel values and of bumps along features, one by one, and their penalty."""
     columns = [np.exp(-gamma * (((X - z) * metric) ** 2).sum(axis=1)) for z in basis]

@@ -29,10 +29,9 @@ from preflearn.auto import trees as trees_module
 from preflearn.auto._loops import TreeOptions, grow_trees, in_blocks, normal_quantiles, shares_below
 from preflearn.auto.candidates import Pace, Preset
 from preflearn.auto.combination import FoldScores, centred, choose_combination, combine, nested
-from preflearn.auto.extension import Binned, MoreRows
+from preflearn.auto.extension import MoreRows
 from preflearn.auto.features import Features
 from preflearn.auto.kernels import KernelAndCurves, as_estimator, described
-from preflearn.auto.tasks import UnitScale
 from preflearn.auto.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.comparisons.queries import QueryComparisons
@@ -44,7 +43,7 @@ from preflearn.model_selection._choice import read_scoring
 from preflearn.model_selection._folds import order_by_content
 from preflearn.squared import expansion
 from preflearn.squared.expansion import Curves, kernel_moments, solve_expansion
-from preflearn.tables.models.files import write_model
+from preflearn.tables.models.files import model_to_bytes
 
 KERNEL = "learned kernel, quantiles and query"
 
@@ -157,7 +156,7 @@ def test_trees_predict_as_walks_do(leaves, monkeypatch):
 
 
 def test_a_long_tree_is_walked_to_its_end():
-    n = 2 * _loops._FEW_NODES
+    n = 256
     left = np.r_[np.arange(1, n), 0, 0]
     nodes = (
         np.array([0]),
@@ -272,10 +271,9 @@ def test_trees_see_all_rows_and_kernels_a_part_of_them(has_queries, chunk_rows, 
         encode_queries(qid[rows], len(rows)),
     )
     bins = Bins(V, 64)
-    codes, targets, starts, begun = more.binned(bins, view, lambda views: views[view][:, 0])
-    np.testing.assert_array_equal(codes, in_blocks(bins.codes_of(V)))
-    np.testing.assert_array_equal(targets, y[rows])
-    np.testing.assert_array_equal(begun, V[:, 0])
+    starts = more.queries.starts
+    np.testing.assert_array_equal(more.binned(bins, view), in_blocks(bins.codes_of(V)))
+    np.testing.assert_array_equal(more.targets, y[rows])
     assert (np.diff(qid[rows])[starts[1:-1] - 1] != 0).all() and len(starts) == within.n_groups + 1
     kernel, basis = Kernel("rbf", 0.3), V[::100]
     for most in (10_000, 200):
@@ -465,8 +463,8 @@ def test_useless_members_get_little_and_one_good_member_wins():
     assert found.weights[0] / found.weights.sum() > 0.8
     two = np.c_[good, y + 0.5 * rng.normal(size=500)]
     found = choose_combination(two, two, y, queries, folds)
-    assert found.shrinkage is not None
-    assert folds.mean(found.combined) > folds.mean(found.alone) + 0.02
+    assert (found.weights > 0).all()
+    assert folds.mean(folds.of(found.nested)) > folds.mean(folds.of(two.T)).max() + 0.02
     assert found.weights[0] == pytest.approx(found.weights[1], rel=0.2)
 
 
@@ -655,7 +653,7 @@ def test_the_figure_is_that_of_the_procedure_without_the_fold(refitting, small_t
         codes = queries.codes[model.cv_folds_[order] != fold]
         task = encode_queries(codes, len(kept))
         how = fitting.Settings(read_scoring("concordance"), seed=seed, n_folds=3)
-        trial, features, _ = fitting.choose(X[kept], y[kept], task, how)
+        trial, features = fitting.choose(X[kept], y[kept], task, how)
         again = fitting.Combination.of(trial, features)
         within = encode_queries(qid[test], len(test))
         np.testing.assert_allclose(model.cv_predictions_[test], again.scores(X[test], within), atol=1e-8)
@@ -760,7 +758,6 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
     monkeypatch.setattr(extension, "CHUNK_ROWS", 70)
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600)
     qid = qid if with_queries else None
     model = AutoRanker(random_state=0).fit(X, y, qid=qid)
@@ -780,90 +777,6 @@ def test_chosen_on_a_sample_trained_on_everything(monkeypatch, small_trees, with
     np.testing.assert_allclose(
         other.predict(X, qid=np.zeros(600) if qid is None else qid), sum(parts), atol=1e-6
     )
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_leaves_that_are_fitted_again_equal_the_slow_version(seed):
-    """Values that rows share, queries of any size, rows that are only predicted, and trees in two stages."""
-    rng = np.random.default_rng(seed)
-    X, qid = np.round(rng.normal(size=(60, 20)), seed % 2), np.sort(rng.integers(0, 4, size=60))
-    t, begun, new = rng.normal(size=60), rng.normal(size=60), rng.normal(size=(7, 20))
-    bins, queries = Bins(X, 16), encode_queries(qid, 60)
-    codes = in_blocks(bins.codes_of(X))
-    grown, _, _ = boost(bins.codes_of(X), t, qid, 3, 5, least=3, n_bins=16)
-    trees = TreeSum.of_boosting([grown], bins)
-    binned = Binned(codes, t, queries.starts, begun.copy())
-    refitted = trees_module._Refitted(binned, in_blocks(bins.codes_of(new)), np.zeros(7), trees, bins)
-    refitted.grow(2)
-    first = refitted.values[-1].copy()
-    added = refitted.grow(1)
-    values, scores = oracles.refitted_leaves(X, trees, t, qid, begun, trees_module._RATE, trees_module._RIDGE)
-    np.testing.assert_allclose(refitted.values[-1], values, atol=1e-12)
-    np.testing.assert_allclose(binned.begun, scores, atol=1e-12)
-    np.testing.assert_allclose(added, trees.with_values(values).predict(new), atol=1e-12)
-    # The values after two trees are kept, for the case that the third does not help.
-    third = np.arange(values.shape[0]) >= trees.roots_[2]
-    np.testing.assert_array_equal(first, np.where(third, 0.0, refitted.values[-1]))
-
-
-@pytest.fixture
-def corrected(monkeypatch, small_trees):
-    """Kernels that are too smooth, of very few basis vectors, and trees that correct them."""
-    monkeypatch.setattr(fitting, "_MOST_ROWS", 600)
-    monkeypatch.setattr(extension, "CHUNK_ROWS", 700)
-    monkeypatch.setattr(kernels, "n_basis", lambda n_rows: 10)
-    monkeypatch.setattr(trees_module, "_REFITTED", (3, 6, 9))
-    X, y, qid = make_data(3_000)
-    found = []
-    correct = extension.correct
-
-    def remember(trial, *arguments):
-        found.append((trial, correct(trial, *arguments)))
-        return found[-1][1]
-
-    monkeypatch.setattr(fitting, "correct", remember)
-    model = AutoRanker(random_state=0).fit(X, y, qid=qid)
-    return model, *found[-1], X, y, qid
-
-
-def test_leaves_correct_members_that_have_learned_from_many_rows(corrected):
-    model, before, after, X, y, qid = corrected
-    assert "boosted trees" in model.member_names_ and before.name == after.name
-    detail = next(one.detail for one in model.leaderboard_ if one.name == "boosted trees")
-    assert detail.endswith("rows; then corrected")
-    views = model.features_.views(X, encode_queries(qid, 3_000))
-    plain, better = (
-        sum(one.factor * member.model.predict(views[one.candidate.view]) for one, member in trial.kept)
-        for trial in (before, after)
-    )
-    np.testing.assert_allclose(model.predict(X, qid=qid), better, atol=1e-12)
-    # On the scale of the targets less is left, on training rows and on others.
-    rest = np.flatnonzero(np.isnan(model.cv_predictions_))
-    within, targets = encode_queries(qid[rest], rest.shape[0]), UnitScale(y)(y)[rest]
-    t, f, g = centred(np.column_stack([targets, plain[rest], better[rest]]), within).T
-    assert ((t - g * (g @ t) / (g @ g)) ** 2).sum() < ((t - f * (f @ t) / (f @ f)) ** 2).sum()
-    assert concordance(y[rest], better[rest], qid[rest]) > concordance(y[rest], plain[rest], qid[rest])
-    assert model.best_score_ >= before.score
-
-
-def test_nothing_is_corrected_under_a_time_limit_without_kernels_or_in_vain(corrected, monkeypatch):
-    *_, X, y, qid = corrected
-    monkeypatch.setattr(fitting, "correct", extension.correct)
-
-    def details(**options):
-        model = AutoRanker(random_state=0, **options).fit(X, y, qid=qid)
-        assert model.n_training_rows_ > 2_000
-        return " ".join(one.detail for one in model.leaderboard_)
-
-    assert "corrected" not in details(time_limit=1e6) and "corrected" not in details(preset="fast")
-    refit = trees_module.refit_leaves
-
-    def in_vain(*arguments):
-        refit(*arguments[:9], -0.5, *arguments[10:])
-
-    assert "corrected" in details()
-    monkeypatch.setattr(trees_module, "refit_leaves", in_vain)
-    assert "corrected" not in details()
 
 
 def test_a_sample_is_never_all_that_is_learned_from(monkeypatch, small_trees):
@@ -994,13 +907,13 @@ def test_a_kernel_with_curves_is_saved_and_exported_as_it_predicts(tmp_path):
     for name, value in {**damages, "kernel_": narrow.kernel_}.items():
         damaged = copy(model)
         setattr(damaged, name, value)
-        write_model(damaged, tmp_path / "damaged.preflearn", {})
+        (tmp_path / "damaged.preflearn").write_bytes(model_to_bytes(damaged, {}, check=False))
         with pytest.raises(ValueError, match=name):
             load_model(tmp_path / "damaged.preflearn")
     for value in (None, "x", narrow):
         damaged = copy(model)
         damaged.kernel_ = value
-        write_model(damaged, tmp_path / "damaged.preflearn", {})
+        (tmp_path / "damaged.preflearn").write_bytes(model_to_bytes(damaged, {}, check=False))
         with pytest.raises(ValueError, match="kernel_"):
             load_model(tmp_path / "damaged.preflearn")
 
@@ -1026,7 +939,6 @@ def test_features_have_curves_where_held_out_rows_gain_by_it(small_trees, additi
 
 def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     monkeypatch.setattr(kernels, "RACE_FROM", 100)
-    monkeypatch.setattr(candidates, "_MORE_VIEWS_FROM", 100)
     X, y, qid = make_data(600, seed=2)
     X[:, :2] = np.sign(X[:, :2]) * np.exp(4 * np.abs(X[:, :2]))  # heavy tails: quantiles are far ahead
     board = AutoRanker(random_state=0).fit(X, y, qid=qid).leaderboard_
@@ -1045,7 +957,8 @@ def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
         candidates.Candidate(" ".join(one), one, kernels.cost, kernels.learned_kernel) for one in views
     )
     trees = candidates.Candidate("trees", ("plain",), trees_module.cost_of_trees, trees_module.boosted_trees)
-    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={})
+    folds = SimpleNamespace(tests=range(5))
+    task = SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=tuple(views), searches={}, folds=folds)
     pace = Pace(task, 40)
     work, alone = pace.work(first), pace.work(trees)
     assert work.rest == pytest.approx(
@@ -1076,7 +989,8 @@ def test_what_ends_early_does_not_make_others_look_fast(name, best, monkeypatch)
     }[name]
     one = candidates.Candidate(name, ("plain",), cost, train)
     other = candidates.Candidate("random", ("plain",), candidates._cost_of_forest, candidates.random_trees)
-    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=()), 40)
+    folds = SimpleNamespace(tests=range(5))
+    pace = Pace(SimpleNamespace(n_rows=5_000, n_jobs=None, rivals=(), folds=folds), 40)
     work, before = pace.work(one), pace.seconds(pace.work(other))
     member = candidates.Member(None, None, None, None, "", cost(5_000, 40, best))
     done = cost(5_000, 40, best) / cost(5_000, 40) * work.rest

@@ -21,7 +21,7 @@ from preflearn.auto import candidates, fitting, trees
 from preflearn.auto import sample as sample_module
 from preflearn.auto.sample import QuerySample, rows_to_keep
 from preflearn.learners.streaming.checkpoint import CheckpointError
-from preflearn.squared.query_keys import folds_of
+from preflearn.squared.statistics import folds_of
 
 
 def make_data(m=600, n=5, size=10, seed=0):

@@ -20,7 +20,7 @@ from preflearn import RLS, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from preflearn.comparisons import CensoredComparisons, encode_queries
 from preflearn.comparisons.censored import lived_longer
 from preflearn.comparisons.inputs import surv
-from preflearn.losses.censored import CensoredPairs
+from preflearn.losses.pairs import CensoredPairs
 from preflearn.metrics import concordance, disagreement_error, get_scorer, time_dependent_auc
 from preflearn.model_selection import (
     HeldOut,

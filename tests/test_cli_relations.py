@@ -209,7 +209,7 @@ def test_categories_missing_values_and_duplicates(mixed, tmp_path, call) -> None
 
 def test_means_of_row_and_column_are_those_without_the_pair() -> None:
     """Each pair of labels by refitting the means without it, and one half where there is nothing but noise."""
-    from preflearn.model_selection.relation import means_in_order
+    from preflearn.model_selection.evaluation import means_in_order
 
     rng = np.random.default_rng(0)
     Y = np.where(rng.random((6, 5)) < 0.8, rng.integers(0, 4, (6, 5)).astype(float), np.nan)
@@ -248,7 +248,7 @@ def test_means_of_row_and_column_are_those_without_the_pair() -> None:
 def test_the_interval_of_a_relation_knows_that_labels_of_a_row_depend_on_each_other() -> None:
     """A label repeated in ten columns is one observation, not ten."""
     from preflearn.model_selection import evaluate_scores
-    from preflearn.model_selection.relation import relation_interval
+    from preflearn.model_selection.evaluation import relation_interval
 
     rng = np.random.default_rng(0)
     level, score = rng.normal(size=(2, 40))

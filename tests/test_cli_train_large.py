@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from preflearn.auto import candidates, fitting, kernels, sample, trees
-from preflearn.cli import large
+from preflearn.cli import train as train_command
 from preflearn.io import load_model, model_info, read_table, write_ranking
 from preflearn.tables.ranking import TableSize, size_of
 
@@ -51,8 +51,8 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def little_memory(monkeypatch):
     """No table fits; small samples, few trees."""
-    monkeypatch.setattr(large, "_COPIES", 10**12)
-    monkeypatch.setattr(large, "_EXPANDED", 10**12)
+    monkeypatch.setattr(train_command, "_COPIES", 10**12)
+    monkeypatch.setattr(train_command, "_EXPANDED", 10**12)
     monkeypatch.setattr(fitting, "_MOST_ROWS", SAMPLE)
     monkeypatch.setattr(trees, "_STAGES", (5, 10))
     monkeypatch.setattr(candidates, "_RANDOM", 8)
@@ -201,7 +201,7 @@ def test_a_single_learner_is_not_advised(call, little_memory, tmp_path):
 
 
 def test_sizes_in_words():
-    assert large._size(TableSize(1, 1, 8, is_exact=False)).startswith("about 1 row x 1 column; ")
+    assert train_command._size(TableSize(1, 1, 8, is_exact=False)).startswith("about 1 row x 1 column; ")
 
 
 def test_files_that_fit_are_read_at_once(call, folder, tmp_path):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from preflearn import AutoRanker, RankRFM, RankRLS
+from preflearn.auto.features import combined_scores, scores_by_query
 from preflearn.auto.kernels import KernelAndCurves
-from preflearn.auto.prediction import combined_scores, scores_by_query
 from preflearn.comparisons import encode_queries
 from preflearn.io import load_model, save_model, to_onnx
 from preflearn.kernels.functions import Kernel

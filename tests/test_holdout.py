@@ -28,10 +28,10 @@ from preflearn.model_selection import (
     permutation_test,
 )
 from preflearn.model_selection import _problem as choosing
+from preflearn.squared import representations
 from preflearn.squared.holdout.base import RemovedBasis, span_of_rows
 from preflearn.squared.holdout.dual import DualHoldOut
 from preflearn.squared.holdout.feature import FeatureHoldOut
-from preflearn.squared.representations import kernel, linear
 from strategies import examples, ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 2.0**-6, 1.0, 2.0**15])
@@ -667,10 +667,9 @@ def test_hold_outs_take_the_solver_that_is_asked_for(shape, solver, many_alphas,
         made.clear()
     used = []
     for name in ("feature_pair_system", "dual_pair_system", "path_pair_system"):
-        module = linear if name == "feature_pair_system" else kernel
-        call = getattr(module, name)
+        call = getattr(representations, name)
         monkeypatch.setattr(
-            module, name, lambda *args, _call=call, _name=name: used.append(_name) or _call(*args)
+            representations, name, lambda *args, _call=call, _name=name: used.append(_name) or _call(*args)
         )
     HeldOut(RankRLS(solver=solver), X, y).pairs(alphas)
     assert {name == "feature_pair_system" for name in used} == {solver == "primal"}

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import oracles
 from preflearn import BradleyTerry, BradleyTerryCV
 from preflearn.comparisons.answers import Answers
-from preflearn.learners import bradley_terry, bradley_terry_cv, posterior
+from preflearn.learners import bradley_terry, bradley_terry_cv, latent
 from preflearn.losses import labels, laplace
 
 
@@ -28,14 +28,14 @@ def matches(m=40, n_pairs=150, seed=0):
 @pytest.fixture
 def sparse(monkeypatch):
     """Few labels count as many."""
-    for module in (laplace, bradley_terry, posterior, bradley_terry_cv):
+    for module in (laplace, bradley_terry, latent, bradley_terry_cv):
         monkeypatch.setattr(module, "MOST_DENSE_LABELS", 5)
 
 
 @pytest.fixture
 def estimated(sparse, monkeypatch):
     """And few variances as too many to solve for."""
-    for module in (labels, posterior):
+    for module in (labels, latent):
         monkeypatch.setattr(module, "MOST_SOLVED", 3)
         monkeypatch.setattr(module, "N_DRAWS", 4000)
 
@@ -84,7 +84,7 @@ def test_estimated_variances_are_near_and_say_so(estimated, alpha):
 def test_a_search_among_many_labels_finds_what_the_dense_one_does(monkeypatch):
     items, pairs = matches(n_pairs=300)
     dense = BradleyTerryCV(kernel="items", keep_predictions=True).fit_pairs(items, pairs)
-    for module in (laplace, bradley_terry, posterior, bradley_terry_cv):
+    for module in (laplace, bradley_terry, latent, bradley_terry_cv):
         monkeypatch.setattr(module, "MOST_DENSE_LABELS", 5)
     found = BradleyTerryCV(kernel="items", keep_predictions=True).fit_pairs(items, pairs)
     assert_allclose(found.cv_predictions_, dense.cv_predictions_, atol=1e-5)
@@ -111,7 +111,7 @@ def test_without_draws_held_out_probabilities_are_closer_to_refitting(monkeypatc
         model = BradleyTerry(0.5, kernel="items").fit_pairs(items, np.delete(pairs, k, axis=0))
         refitted[k] = model.win_probability(pairs[k, :1], pairs[k, 1:])[0]
     dense = np.abs(held_out() - refitted)
-    for module in (laplace, bradley_terry, posterior, bradley_terry_cv):
+    for module in (laplace, bradley_terry, latent, bradley_terry_cv):
         monkeypatch.setattr(module, "MOST_DENSE_LABELS", 5)
     drawn = np.abs(held_out() - refitted)
     assert dense.max() < 2e-3 and drawn.max() < 2e-2

@@ -230,22 +230,21 @@ def test_scorers_pickle(name):
 
 @pytest.mark.parametrize("name", [name for name in SCORERS if name != "auc"])
 @pytest.mark.parametrize("n_outputs", [1, 2])
-def test_several_predictions_of_the_same_targets_are_measured_as_one_by_one(name, n_outputs):
+def test_several_outputs_are_measured_one_by_one(name, n_outputs):
     """Tied predictions and queries without a pair included."""
     rng = np.random.default_rng(0)
     qid = np.repeat(np.arange(12), 5)
     y = rng.integers(0, 3, size=(60, n_outputs)).astype(float)
     y[:5] = 1.0
-    predictions = np.round(rng.normal(size=(7, 60, n_outputs)), 1)
     scorer = SCORERS[name]
-    expected = [scorer.measure_within(y, f, qid) for f in predictions]
-    np.testing.assert_allclose(scorer.measure_each(y, predictions, qid), expected, rtol=1e-14)
-    np.testing.assert_allclose(scorer.measure_each(y, predictions[:1], qid), expected[:1], rtol=1e-14)
+    for f in np.round(rng.normal(size=(7, 60, n_outputs)), 1):
+        expected = np.mean([scorer.measure(y[:, k], f[:, k], qid) for k in range(n_outputs)])
+        assert scorer.measure_within(y, f, qid) == pytest.approx(expected, rel=1e-14)
 
 
-def test_several_predictions_of_equal_targets_are_refused_as_one_is():
+def test_outputs_that_are_equal_everywhere_are_refused():
     with pytest.raises(ValueError, match="no query has two rows with different y"):
-        concordance_scorer.measure_each(np.ones((6, 1)), np.zeros((3, 6, 1)), [0, 0, 0, 1, 1, 1])
+        concordance_scorer.measure_within(np.ones((6, 2)), np.zeros((6, 2)), [0, 0, 0, 1, 1, 1])
 
 
 def test_the_auc_of_a_search_is_that_of_rows_of_one_fold_and_needs_two_values():

@@ -7,7 +7,7 @@ import pytest
 
 from preflearn import RankRLS, RankRLSCV
 from preflearn.io import load_model, save_model
-from preflearn.learners.multiple_kernels.weights import aligned_weights
+from preflearn.learners.multiple_kernels import aligned_weights
 from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
 from preflearn.relations import KroneckerRLS
 

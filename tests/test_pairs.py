@@ -14,7 +14,8 @@ from preflearn import RLS, RankRLS
 from preflearn.comparisons import PreferenceComparisons
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
 from preflearn.model_selection._problem import Problem
-from preflearn.squared.representations import Asked, FullKernel
+from preflearn.squared.base import Asked
+from preflearn.squared.representations import FullKernel
 from strategies import examples, ranking_problems
 
 ALPHAS = st.sampled_from([2.0**-15, 1.0, 2.0**15])

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from contracts import rate_options as contract
 from contracts.pairwise import all_pairs
 from preflearn import rate
-from preflearn.ratings.choice import HALF_LIVES, PRIOR_WIDTHS, alpha_of
+from preflearn.ratings.held_out import HALF_LIVES, PRIOR_WIDTHS, alpha_of
 from preflearn.ratings.tables import columns_of
 
 POINTS = 400 / np.log(10)

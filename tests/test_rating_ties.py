@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from preflearn import rate
 from preflearn.ratings import BattleCounts
-from preflearn.ratings.choice import choose_half_life, leave_battle_out
+from preflearn.ratings.held_out import choose_half_life, leave_battle_out
 from preflearn.ratings.strengths import fit_strengths, variances_of_battles
 from preflearn.ratings.tables import columns_of
 from preflearn.ratings.ties import outcome_probabilities

@@ -21,9 +21,17 @@ from preflearn.cli.app import run
 from preflearn.errors import InputError
 from preflearn.ratings import BattleCounts, Ratings, count_battles, ranks
 from preflearn.ratings.boards import category_boards, month_edges
-from preflearn.ratings.choice import choose_alpha, choose_half_life, leave_battle_out, log_losses
 from preflearn.ratings.diagnostics import strongest_circle, transitivity_test
-from preflearn.ratings.held_out import by_elo, by_model, by_win_rate, held_out_folds
+from preflearn.ratings.held_out import (
+    by_elo,
+    by_model,
+    by_win_rate,
+    choose_alpha,
+    choose_half_life,
+    held_out_folds,
+    leave_battle_out,
+    log_losses,
+)
 from preflearn.ratings.judges import corrected, krippendorff_alpha, slopes_by_judge
 from preflearn.ratings.planning import after_battles
 from preflearn.ratings.ranks import (
@@ -31,8 +39,8 @@ from preflearn.ratings.ranks import (
     group_letters,
     many_rank_bounds,
     rank_bounds,
+    significant_signs,
     simultaneous_threshold,
-    told_apart,
 )
 from preflearn.ratings.reading import read_battles
 from preflearn.ratings.strengths import (
@@ -235,7 +243,7 @@ def test_letters_are_shared_exactly_by_those_that_cannot_be_told_apart(n, seed):
     rng = np.random.default_rng(seed)
     scores = -np.sort(-2 * rng.normal(size=n))
     A = rng.normal(size=(n, n))
-    apart = told_apart(scores, A @ A.T / n, 1.0)
+    apart = significant_signs(scores, A @ A.T / n, 1.0)
     letters = group_letters(apart)
     for i in range(n):
         for j in range(n):

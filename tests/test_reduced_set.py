@@ -19,10 +19,9 @@ from preflearn.kernels.blocks import KernelBlocks
 from preflearn.kernels.functions import Kernel
 from preflearn.model_selection import cross_val_predict
 from preflearn.numerics.linalg import cholesky_in_place, factor_kernel
-from preflearn.squared import reduced_set, routes
+from preflearn.squared import reduced_set, representations, routes
 from preflearn.squared.problem import feature_gram, gram_times, solve_primal, target_moment
 from preflearn.squared.reduced_set import BasisEquation, sample_rows, solve_on_basis
-from preflearn.squared.representations import reduced
 from preflearn.squared.routes import Workload, plan
 from preflearn.squared.row_blocks import HalfBlocks
 from strategies import ranking_problems
@@ -44,7 +43,7 @@ Y = np.round(np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * RNG.normal(size=M), 1)
 def never_stored(block_rows: int = 7):
     """Every reduced set is formed in blocks of this many rows."""
     return (
-        patch.object(reduced, "_STORED_BYTES", -1),
+        patch.object(representations, "_STORED_BYTES", -1),
         patch.object(reduced_set, "block_rows", lambda width: block_rows),
     )
 
@@ -165,9 +164,9 @@ def refuse(*args, **kwargs):
 
 def test_an_ill_conditioned_system_is_corrected_not_repeated_by_features(monkeypatch):
     model, basis = ill_conditioned_sums()
-    with patch.object(reduced, "sums_may_do", lambda *args: False):
+    with patch.object(representations, "sums_may_do", lambda *args: False):
         wanted = model.fit(X, Y, qid=QID).predict(X)
-    monkeypatch.setattr(reduced, "solve_primal_path", refuse)
+    monkeypatch.setattr(representations, "solve_primal_path", refuse)
     found = model.fit(X, Y, qid=QID).predict(X)
     np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 
@@ -241,7 +240,7 @@ def test_the_solver_is_chosen_by_memory_and_number_of_basis_vectors(monkeypatch)
     monkeypatch.setattr(routes, "MEMORY", 10e6)
     big = RNG.normal(size=(20_000, 2))
     options = {"kernel": "rbf", "n_basis": 100, "random_state": 0}
-    monkeypatch.setattr(reduced, "_STORED_BYTES", 1_000_000)
+    monkeypatch.setattr(representations, "_STORED_BYTES", 1_000_000)
     assert RankRLS(**options).fit(big, big[:, 0], qid=np.arange(20_000) // 20).solver_ == "primal"
     assert RankRLS(**options).fit_pairs(big, np.arange(2000).reshape(-1, 2)).solver_ == "cg"
 
@@ -327,7 +326,7 @@ def test_diverse_basis_vectors_are_drawn_again_by_the_same_seed_and_need_a_numbe
 
 def test_proposals_are_accepted_as_if_drawn_one_by_one():
     """The first two of three rows, drawn many times: their frequencies are those of randomly pivoted Cholesky."""
-    from preflearn.kernels.basis import _draw_diverse
+    from preflearn.kernels.maps import _draw_diverse
 
     rows = np.array([[0.0], [0.3], [3.0]])
     kernel = Kernel("rbf", gamma=1.0)

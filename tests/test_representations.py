@@ -24,15 +24,14 @@ from contracts.representation import (
 from preflearn.kernels import NystromMap
 from preflearn.kernels.functions import Kernel
 from preflearn.progress import Stages
+from preflearn.squared.base import Inputs, Representation
 from preflearn.squared.representations import (
     FullKernel,
-    Inputs,
     Iterated,
     IteratedReducedSet,
     Linear,
     PairSpace,
     ReducedSet,
-    Representation,
 )
 from preflearn.squared.routes import Workload, plan
 

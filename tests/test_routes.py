@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from preflearn import RankRLS, RankRLSCV
-from preflearn.kernels import rows as sparse
+from preflearn.kernels import functions
 from preflearn.model_selection import HeldOut, cross_val_predict
 from preflearn.model_selection._problem import Problem
 from preflearn.numerics import memory
@@ -240,10 +240,10 @@ def test_products_of_sparse_rows_are_those_of_dense_ones(dtype, monkeypatch):
     A = sp.random_array((70, 30), density=0.1, rng=0, format="csr").astype(dtype)
     B = sp.random_array((23, 30), density=0.1, rng=1, format="csr").astype(dtype)
     for block, compiled in ((1 << 22, 1000), (50, 1000), (50, 0)):
-        monkeypatch.setattr(sparse, "_COMPILED_ROWS", compiled)
-        monkeypatch.setattr(sparse, "_SPARSE_BLOCK", block)
+        monkeypatch.setattr(functions, "_COMPILED_ROWS", compiled)
+        monkeypatch.setattr(functions, "_SPARSE_BLOCK", block)
         for other in (A, B, B.toarray()):
             dense = other.toarray() if sp.issparse(other) else other
-            found = sparse.sparse_products(A, None if other is A else other)
+            found = functions.sparse_products(A, None if other is A else other)
             assert found.dtype == dtype
             np.testing.assert_allclose(found, A.toarray() @ dense.T, rtol=1e-5, atol=1e-7)

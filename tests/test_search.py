@@ -116,7 +116,7 @@ def outputs_of_their_own(m=60):
 )
 @pytest.mark.parametrize("learner", [RankRLSCV, RLSCV])
 def test_an_alpha_for_each_output_is_what_it_would_choose_alone(learner, options, monkeypatch):
-    monkeypatch.setattr("preflearn.squared.representations.reduced._STORED_BYTES", len(options) << 9)
+    monkeypatch.setattr("preflearn.squared.representations._STORED_BYTES", len(options) << 9)
     X, Y, qid = outputs_of_their_own()
     if learner is RLSCV:
         options = {

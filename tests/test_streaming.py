@@ -23,8 +23,7 @@ from preflearn.learners.streaming import checkpoint as checkpoints
 from preflearn.learners.streaming.basis import Reservoir
 from preflearn.learners.streaming.checkpoint import CheckpointError
 from preflearn.squared.moments import GlobalMoments, QueryMoments
-from preflearn.squared.query_keys import KeySet, folds_of, label_keys
-from preflearn.squared.statistics import Statistics
+from preflearn.squared.statistics import KeySet, Statistics, folds_of, label_keys
 from strategies import ranking_problems
 
 OPTIONS = [

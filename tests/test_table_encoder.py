@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from preflearn import RLS, RankRLS
 from preflearn.io import load_model, save_model
 from preflearn.preprocessing import TableEncoder, TableWarning, suggest_query_column
+from preflearn.tables.cells import day_comes_first, number_style, parse_numbers, parse_times
 from preflearn.tables.encoding.columns import hashed_words, leading_directions, rarity, weighted
-from preflearn.tables.encoding.values import day_comes_first, number_style, parse_numbers, parse_times
 
 pa = pytest.importorskip("pyarrow")
 

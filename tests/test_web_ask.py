@@ -27,7 +27,7 @@ from preflearn.web.answers import Answer, Journal, standing_answers
 from preflearn.web.app import ask_app
 from preflearn.web.consistency import agreement, self_consistency
 from preflearn.web.items import from_records, read_items
-from preflearn.web.learner import Learner, RemoteLearner
+from preflearn.web.learner import Learner
 from preflearn.web.requests import read_json
 from preflearn.web.server import Connection
 from preflearn.web.session import Session
@@ -112,14 +112,14 @@ def test_the_same_items_from_every_format(tmp_path, kind):
 def test_lines_and_folders(tmp_path):
     (tmp_path / "list.txt").write_text("tea\n\ncoffee \nmilk\n")
     lines = read_items(tmp_path / "list.txt")
-    assert lines.names == ["tea", "coffee", "milk"] and not Learner(lines).has_features
+    assert lines.names == ["tea", "coffee", "milk"] and Learner(lines).encoder is None
     texts = tmp_path / "texts"
     texts.mkdir()
     (texts / "a.md").write_text("# Title\nwords of the first one")
     (texts / "b.txt").write_text("other words of the second")
     (texts / "c.txt").write_text("a third text of several words")
     found = read_items(texts)
-    assert found.names == ["a.md", "b.txt", "c.txt"] and Learner(found).has_features
+    assert found.names == ["a.md", "b.txt", "c.txt"] and Learner(found).encoder is not None
     assert [item[0].kind for item in found.fields] == ["markdown", "text", "text"]
     pictures = tmp_path / "pictures"
     pictures.mkdir()
@@ -623,31 +623,27 @@ def test_resuming_goes_on_where_it_stopped(tmp_path):
         Session(from_records(numbered(3), tmp_path, "three"), journal)
 
 
-def test_a_model_in_another_process_is_the_same_model(tmp_path):
+def test_a_model_that_resumes_is_the_model_of_its_answers(tmp_path):
     items = from_records(numbered(20), tmp_path, "twenty")
     said = [Answer(items.names[19 - k], items.names[k], "ann", "", str(k)) for k in range(8)]
-    here, there = Learner(items, "top:3"), RemoteLearner(items, "top:3")
-    try:
-        for answers in (said[:3], said, said[:5], []):
-            here.learn(answers)
-            there.learn(answers)
-            one, two = here.standing(), there.standing()
-            np.testing.assert_allclose(one.scores, two.scores, atol=1e-9)
-            np.testing.assert_allclose(one.deviations, two.deviations, rtol=1e-6)
-            assert one.n_answers == two.n_answers == len(answers)
-            closed = np.array([[0, 1]])
-            np.testing.assert_array_equal(here.questions(2, closed), there.questions(2, closed))
-        there.learn(said)
-        there._process.kill()
-        there._process.join()
-        there.learn(said)  # it is started again, and told everything
-        assert there.standing().n_answers == 8
-        (tmp_path / "m.preflearn").write_bytes(there.saved({}))
-        assert load_model(tmp_path / "m.preflearn").predict(items.table).shape == (20,)
-    finally:
-        there.close()
+    going = Learner(items, "top:3")
+    for answers in (said[:3], said[:5], said[:2], said):
+        going.learn(answers)
+        fresh = Learner(items, "top:3")
+        fresh.learn(answers)
+        one, two = going.standing(), fresh.standing()
+        np.testing.assert_allclose(one.scores, two.scores, atol=1e-9)
+        np.testing.assert_allclose(one.deviations, two.deviations, rtol=1e-6)
+        assert one.n_answers == two.n_answers == len(answers)
+        closed = np.array([[0, 1]])
+        np.testing.assert_array_equal(going.questions(2, closed), fresh.questions(2, closed))
+    going.learn([])
+    assert going.standing().n_answers == 0
+    going.learn(said)
+    (tmp_path / "m.preflearn").write_bytes(going.saved({}))
+    assert load_model(tmp_path / "m.preflearn").predict(items.table).shape == (20,)
     with pytest.raises(ValueError, match="goal must be"):
-        RemoteLearner(items, "best")
+        Learner(items, "best")
 
 
 # The real server ------------------------------------------------------------------------------------------------------

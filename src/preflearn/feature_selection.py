@@ -1,5 +1,5 @@
 """Which features to keep: greedy selection by exact held-out predictions."""
 
-from .learners.greedy.greedy import GreedySelector
+from .learners.greedy import GreedySelector
 
 __all__ = ["GreedySelector"]

@@ -11,8 +11,19 @@ from .tables.models.search_engines import to_elasticsearch, to_solr
 from .tables.preferences import TextPreferences, read_preferences, read_text_preferences
 from .tables.ranking import RankingScan, iter_ranking, read_ranking, scan_ranking
 from .tables.table import read_table
-from .tables.trec import Judged, Qrels, Run, judge_run, read_qrels, read_run, write_qrels, write_run
-from .tables.writing import read_scores, write_ranking, write_scores
+from .tables.writing import (
+    Judged,
+    Qrels,
+    Run,
+    judge_run,
+    read_qrels,
+    read_run,
+    read_scores,
+    write_qrels,
+    write_ranking,
+    write_run,
+    write_scores,
+)
 
 __all__ = [
     "Judged",

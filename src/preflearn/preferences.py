@@ -4,9 +4,14 @@ A `Preferences` holds statements f(x_i) - f(x_j) >= margin about pairs of rows; 
 from the scores of a proxy, from known targets, or from clicks, with the position bias removed.
 """
 
-from .learners.preferences.builders import pairs_from_scores, pairs_from_targets, pairs_where
 from .learners.preferences.clicks import Propensities, click_preferences, position_propensities
-from .learners.preferences.statements import Preferences, read_statements
+from .learners.preferences.statements import (
+    Preferences,
+    pairs_from_scores,
+    pairs_from_targets,
+    pairs_where,
+    read_statements,
+)
 
 __all__ = [
     "Preferences",

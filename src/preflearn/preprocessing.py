@@ -1,9 +1,8 @@
 """Tables, texts and queries to features: numbers from tables, vectors of sentences, features relative to a query."""
 
-from .tables.encoding.kinds import suggest_query_column
+from .tables.encoding.kinds import ColumnSummary, TableSummary, TableWarning, suggest_query_column
 from .tables.encoding.query_relative import QueryRelative
 from .tables.encoding.sentences import SentenceEmbedder
-from .tables.encoding.summary import ColumnSummary, TableSummary, TableWarning
 from .tables.encoding.table import TableEncoder
 
 __all__ = [

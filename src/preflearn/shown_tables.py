@@ -134,6 +134,17 @@ def visible(text: Any) -> str:
     return f"\u2068{line}\u2069" if kinds & {"R", "AL", "AN"} else line
 
 
+def clipped(text: str, most: int) -> str:
+    """A text of at most so many characters.
+
+    Examples
+    --------
+    >>> clipped("abc", 3), clipped("abcd", 3)
+    ('abc', 'ab…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _spelled(one: str) -> str:
     if unicodedata.category(one) == "Cc" or unicodedata.bidirectional(one) in _DIRECTIONS or one in _MARKS:
         return f"\\u{ord(one):04x}"

@@ -25,9 +25,9 @@ from preflearn.comparisons import (
 )
 from preflearn.kernels.functions import Kernel
 from preflearn.numerics.namespace import as_host
+from preflearn.squared.base import Asked, Inputs, Representation
 from preflearn.squared.holdout.pair import has_pair_form
 from preflearn.squared.problem import SquaredLossFit
-from preflearn.squared.representations import Asked, Inputs, Representation
 
 M = 24
 RANDOM = np.random.default_rng(5)

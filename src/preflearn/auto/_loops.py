@@ -13,9 +13,6 @@ from ..numerics.threads import in_turns, over_ranges
 # ---------------------------------------------------------------- quantiles
 # Shares of training values below new ones, column by column, and the normal quantiles of these shares.
 
-# Rows that are looked up together: the knots of a column stay in the cache.
-_ROWS_LOOKED_UP = 128
-
 
 def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Piecewise linear through the knots of each column, the middle of the jump where several knots are equal.
@@ -27,7 +24,7 @@ def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.nda
     ----------
     X : ndarray of shape (m, n)
     knots : ndarray of shape (k, n)
-        Ascending in each column; in Fortran's order they are not copied.
+        Ascending in each column.
     shares : ndarray of shape (k,)
         What the knots are mapped to.
 
@@ -39,7 +36,7 @@ def shares_below(X: np.ndarray, knots: np.ndarray, shares: np.ndarray) -> np.nda
     array([0. , 0.1, 0.4, 0.8, 1. ])
     """
     out = np.empty(X.shape)
-    by_column = np.ascontiguousarray(knots.T)
+    by_column = np.ascontiguousarray(knots.T)  # the knots of a column side by side
     least = 1 + (1 << 14) // max(1, X.shape[1])  # as many values are worth a thread
     over_ranges(_look_up, X.shape[0], np.ascontiguousarray(X), by_column, shares, out, least=least)
     return out
@@ -68,63 +65,22 @@ def normal_quantiles(X: np.ndarray, knots: np.ndarray, shares: np.ndarray, most:
 
 @njit(cache=True, nogil=True)
 def _look_up(X, knots, shares, out, first, last):
-    x, share = np.empty(_ROWS_LOOKED_UP), np.empty(_ROWS_LOOKED_UP)
-    place = np.empty(_ROWS_LOOKED_UP, np.uint32)
-    for start in range(first, last, _ROWS_LOOKED_UP):
-        n = min(start + _ROWS_LOOKED_UP, last) - start
-        for j in range(X.shape[1]):
-            for i in range(n):
-                x[i] = X[start + i, j]
-            _search(knots[j], x, place, n)
-            _interpolate(knots[j], shares, x, place, share, n)
-            for i in range(n):
-                out[start + i, j] = share[i]
-
-
-@njit(cache=True, nogil=True)
-def _search(at, x, place, n):
-    """The number of knots up to x, by halves.
-
-    All rows go the same way, one step after the other, without jumps: several times as fast as row by row.
-    """
-    place[:n] = 0
-    size = at.shape[0]
-    while size > 1:
-        half = size // 2
-        for i in range(n):
-            further = np.uint32(place[i] + half)
-            place[i] = further if at[further - 1] <= x[i] else place[i]
-        size -= half
-    for i in range(n):
-        place[i] += np.uint32(at[place[i]] <= x[i])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _interpolate(at, shares, x, place, share, n):
-    """With ``place`` the first knot above x."""
-    last = at.shape[0] - 1
-    for i in range(n):
-        if x[i] <= at[0]:
-            share[i] = 0.0
-        elif x[i] >= at[last]:
-            share[i] = 1.0
-        else:
-            right = np.int64(place[i])
-            before = right - 1
-            low = at[before]
-            if low < x[i]:
-                step = (x[i] - low) / (at[right] - low)
-                share[i] = shares[before] + step * (shares[right] - shares[before])
+    for j in range(X.shape[1]):
+        at = knots[j]
+        for i in range(first, last):
+            x = X[i, j]
+            if x <= at[0]:
+                out[i, j] = 0.0
+            elif x >= at[-1]:
+                out[i, j] = 1.0
             else:
-                share[i] = _middle_of_jump(x[i], before, at, shares)
-
-
-@njit(cache=True, nogil=True)
-def _middle_of_jump(x, before, at, shares):
-    same = before
-    while same > 0 and at[same - 1] == x:
-        same -= 1
-    return 0.5 * (shares[same] + shares[before])
+                right = np.searchsorted(at, x, side="right")
+                before = right - 1
+                if at[before] < x:
+                    step = (x - at[before]) / (at[right] - at[before])
+                    out[i, j] = shares[before] + step * (shares[right] - shares[before])
+                else:
+                    out[i, j] = 0.5 * (shares[np.searchsorted(at, x)] + shares[before])
 
 
 # ---------------------------------------------------------------- growing trees
@@ -184,7 +140,7 @@ class TreeOptions(NamedTuple):
         Rows of a leaf, at least.
     rate : float
     ridge : float
-        λ.
+        λ: rows without a gradient that every leaf counts with, so that leaves of few rows are drawn to zero.
     share : float
         Of the features, those that a node looks at.
     n_blocks : int
@@ -194,10 +150,10 @@ class TreeOptions(NamedTuple):
     n_bins: int
     leaves: int
     least: int
-    rate: float
-    ridge: float
-    share: float
-    n_blocks: int
+    rate: float = 0.1
+    ridge: float = 20.0
+    share: float = 1.0
+    n_blocks: int = 1 << 30
 
 
 class _Growth(NamedTuple):
@@ -327,61 +283,6 @@ def _grow_on_one_thread(codes, growth, trees, scores, targets, starts, test_code
             small, large = _divide_best(codes, growth, trees, tree, options.leaves)
         _finish(growth, trees, tree, unit, options, scores)
         _predict(trees, tree, test_codes, test_scores)
-
-
-@njit(cache=True, nogil=True)
-def refit_leaves(
-    codes, roots, sizes, nodes, targets, starts, scores, test_codes, test_scores, rate, ridge, values
-):
-    """New values for the leaves of trees, tree after tree, from what the scores so far leave of the targets.
-
-    A leaf adds rate · Σ g / (rows + λ), with g as above. The trees stay as they are, so that rounding of the scores
-    changes the values by rounding; ``scores``, ``test_scores`` and ``values`` are updated.
-
-    Parameters
-    ----------
-    codes : uint8 array of shape (blocks, m, 16)
-        As `in_blocks` returns it. Rows of a query side by side.
-    roots, sizes : int arrays of shape (t,)
-        The first node of each of these trees, which the others follow, and their number.
-    nodes : tuple of four arrays of shape (k,)
-        Feature and code of each node, left and right child; left is 0 for a leaf.
-    targets : ndarray of shape (m,)
-    starts : int array of shape (q + 1,)
-        The first row of each query.
-    scores : ndarray of shape (m,)
-    test_codes : uint8 array of shape (blocks, l, 16)
-    test_scores : ndarray of shape (l,)
-        Rows that are predicted along the way.
-    rate, ridge : float
-    values : ndarray of shape (k,)
-    """
-    feature, code, left, right = nodes
-    m = targets.shape[0]
-    gradient, leaf = np.empty(m), np.empty(m, np.int64)
-    counts = np.zeros(values.shape[0], np.int64)
-    for root, size in zip(roots, sizes):
-        _gradients(scores, targets, starts, gradient)
-        for i in range(m):
-            leaf[i] = _leaf(codes, i, root, feature, code, left, right)
-            values[leaf[i]] += gradient[i]
-            counts[leaf[i]] += 1
-        for node in range(root, root + size):
-            if counts[node] > 0:
-                values[node] *= rate / (counts[node] + ridge)
-        for i in range(m):
-            scores[i] += values[leaf[i]]
-        for i in range(test_scores.shape[0]):
-            test_scores[i] += values[_leaf(test_codes, i, root, feature, code, left, right)]
-
-
-@njit(cache=True, nogil=True)
-def _leaf(codes, i, node, feature, code, left, right):
-    """The leaf that row i ends in, from a node on."""
-    while left[node] > 0:
-        j = feature[node]
-        node = left[node] if codes[j // BLOCK, i, j % BLOCK] <= code[node] else right[node]
-    return node
 
 
 def _no_trees(n_trees: int, leaves: int) -> Trees:
@@ -528,9 +429,13 @@ def _finish(growth, trees, tree, unit, options, scores):
 
 @njit(cache=True, nogil=True)
 def _predict(trees, tree, test_codes, test_scores):
-    nodes = trees.feature[tree], trees.code[tree], trees.left[tree], trees.right[tree]
+    feature, code, left, right = trees.feature[tree], trees.code[tree], trees.left[tree], trees.right[tree]
     for i in range(test_scores.shape[0]):
-        test_scores[i] += trees.value[tree, _leaf(test_codes, i, 0, *nodes)]
+        node = 0
+        while left[node] > 0:
+            j = feature[node]
+            node = left[node] if test_codes[j // BLOCK, i, j % BLOCK] <= code[node] else right[node]
+        test_scores[i] += trees.value[tree, node]
 
 
 @njit(cache=True, nogil=True)
@@ -606,8 +511,6 @@ def _uniform(state):
 
 # Rows that go down a tree together: with their features they fit in the cache of a processor.
 _ROWS_OF_TREE = 64
-# Nodes of a tree up to which every node looks at every row, in instructions that take several rows at once.
-_FEW_NODES = 128
 
 
 def add_up_trees(
@@ -632,7 +535,7 @@ def add_up_trees(
     out = np.zeros(X.shape[0])
     least = 1 + (1 << 15) // max(1, roots.shape[0])  # as many rows times trees are worth a thread
     arrays = (X, roots, feature, threshold, left, right, value, out)
-    over_ranges(_add_up, X.shape[0], *arrays, least=least, align=_ROWS_OF_TREE)
+    over_ranges(_add_up, X.shape[0], *arrays, least=least)
     return out
 
 
@@ -645,40 +548,23 @@ def _add_up(X, roots, feature, threshold, left, right, value, out, first, last):
             for j in range(X.shape[1]):
                 columns[j, i] = X[start + i, j]
         for tree in range(roots.shape[0]):
-            root = roots[tree]
+            nodes[:] = roots[tree]
             end = roots[tree + 1] if tree + 1 < roots.shape[0] else left.shape[0]
-            nodes[:] = root
-            if n < 8 or end - root > _FEW_NODES:
-                _descend(nodes[:n], columns, feature, threshold, left, right)
-            else:
-                for node in range(root, end):
-                    if left[node] > 0:
-                        limit = np.float32(threshold[node])
-                        _pass_on(
-                            nodes, np.int32(node), columns[feature[node]], limit, left[node], right[node]
-                        )
+            for node in range(roots[tree], end):  # children come after their parent
+                if left[node] > 0:
+                    limit, children = (
+                        np.float32(threshold[node]),
+                        (np.int32(left[node]), np.int32(right[node])),
+                    )
+                    _pass_on(nodes, np.int32(node), columns[feature[node]], limit, children)
             for i in range(n):
                 out[start + i] += value[nodes[i]]
 
 
 @njit(cache=True, nogil=True)
-def _pass_on(nodes, node, x, limit, left, right):
-    """Rows that are at a node go to one of its children."""
-    left, right = np.int32(left), np.int32(right)
+def _pass_on(nodes, node, x, limit, children):
+    """Rows that are at a node go to one of its children: without jumps, in instructions that take several rows."""
+    left, right = children
     for i in range(_ROWS_OF_TREE):
         child = left if x[i] <= limit else right
         nodes[i] = child if nodes[i] == node else nodes[i]
-
-
-@njit(cache=True, nogil=True)
-def _descend(nodes, columns, feature, threshold, left, right):
-    """All rows go to a leaf, a level at a time."""
-    moves = True
-    while moves:
-        moves = False
-        for i in range(nodes.shape[0]):
-            node = nodes[i]
-            goes_left = columns[feature[node], i] <= np.float32(threshold[node])
-            child = np.int32(left[node] if goes_left else right[node])
-            moves |= child > node
-            nodes[i] = max(node, child)

@@ -23,15 +23,11 @@ from ..numerics.threads import in_turns, n_threads, threads_limited
 from ..squared.holdout.base import rows_outside
 from . import kernels
 from .combination import centred, nested
-from .tasks import Member, Task
+from .tasks import LARGE_TABLE, Member, Task
 from .trees import TreeSum, boosted_trees, cost_of_trees
 
 # Random trees without a fold.
 _RANDOM = 32
-# Rows up to which random trees, and a kernel that does not look at the query, are tried: with more they are behind.
-_MOST_FOR_ALL = 10_000
-# Rows from which kernels on more views are tried: small tables are to be quick.
-_MORE_VIEWS_FROM = 2_000
 # Features that a node of a random tree looks at: 30 percent, up to this number.
 _LOOKED_AT = 80
 # Number of parts in which the random trees of a fold are grown, to be shared by the processors.
@@ -78,9 +74,13 @@ def linear(task: Task, view: tuple[str, ...]) -> Member:
     choice = choose(task.folds.mean(scores), alphas)[0]
     model = RankRLS(float(alphas[choice]), weighting="item").fit(X, task.y, qid=task.queries.codes)
     size = np.abs(model.coef_) * X.std(axis=0)
-    importances = _shares(size)
+    importances = size / size.sum() if size.any() else np.full(size.shape, 1.0 / size.shape[0])
     return Member(
-        model, settings[choice], nested(task.folds, settings, scores), importances, _about(alphas[choice])
+        model,
+        settings[choice],
+        nested(task.folds, settings, scores),
+        importances,
+        f"alpha {alphas[choice]:.3g}",
     )
 
 
@@ -122,12 +122,8 @@ def random_trees(task: Task, view: tuple[str, ...]) -> Member:
         ]
         return TreeSum.of_mean([tree.fit(X, t, check_input=False) for tree in trees])
 
-    X = _compared_with_thresholds(task, view)
+    X = np.ascontiguousarray(task.views[view], dtype=np.float32)  # as they are compared with thresholds
     return _trees(task, X, grow, _RANDOM_PARTS, f"mean of {_RANDOM} trees per fold")
-
-
-def _compared_with_thresholds(task: Task, view: tuple[str, ...]) -> np.ndarray:
-    return np.ascontiguousarray(task.views[view], dtype=np.float32)
 
 
 def _trees(
@@ -180,12 +176,12 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         Candidate("boosted trees", plain + both_relative, cost_of_trees, boosted_trees),
         _kernel(f"learned kernel, quantiles{beside}", quantiles + relative),
     ]
-    if n_rows >= _MORE_VIEWS_FROM:
+    if n_rows >= kernels.RACE_FROM:  # small tables are to be quick
         found.append(_kernel(f"learned kernel, standardised{beside}", standardised + relative))
         if n_queries > 1:
             found.append(_kernel("learned kernel, query", relative))
             found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
-    if n_rows <= _MOST_FOR_ALL:
+    if n_rows < LARGE_TABLE:  # in larger ones they are behind
         if n_queries > 1:
             found.append(_kernel("learned kernel, quantiles", quantiles))
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
@@ -217,15 +213,6 @@ def _cost_of_forest(m: int, n: int) -> float:
     return _RANDOM * _TREE_FACTOR * m * looked_at * max(1.0, np.log2(m / 10.0))
 
 
-def _shares(size: np.ndarray) -> np.ndarray:
-    total = float(size.sum())
-    return size / total if total > 0 else np.full(size.shape, 1.0 / size.shape[0])
-
-
-def _about(alpha: float) -> str:
-    return f"alpha {alpha:.3g}"
-
-
 # Presets -------------------------------------------------------------------------------------------------------------
 
 
@@ -242,18 +229,11 @@ class Preset:
         the reported figure then comes from.
     n_runs : int
         Runs with other folds and seeds, whose predictions are averaged.
-    without : frozenset of str
-        Candidates that are not tried.
     """
 
     candidates: frozenset[str] | None = None
     refitted: int = 1
     n_runs: int = 1
-    without: frozenset[str] = frozenset()
-
-    def allows(self, name: str) -> bool:
-        """Whether a candidate of this name may be tried."""
-        return (self.candidates is None or name in self.candidates) and name not in self.without
 
 
 PRESETS = {
@@ -289,8 +269,6 @@ _RATES: dict[Any, float] = {
     boosted_trees: 8e8,
     random_trees: 8e8,
 }
-# Processors that the folds of a candidate keep busy, at most.
-_MOST_THREADS = 5
 # Weight of the estimate, in seconds of measured time.
 _TRUST = 0.3
 
@@ -323,7 +301,7 @@ class Pace:
     def __init__(self, task: Task, n_features: int):
         self._task, self._n_features = task, n_features
         jobs = n_threads() if task.n_jobs is None or task.n_jobs < 1 else min(task.n_jobs, n_threads())
-        self._n_threads = min(jobs, _MOST_THREADS)
+        self._n_threads = min(jobs, len(task.folds.tests))  # the folds keep no more of them busy
         self._expected = self._taken = 0.0
         self._has_raced = False
 

@@ -187,33 +187,26 @@ def combine(H: np.ndarray, t: np.ndarray, shrinkage: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Combination:
-    """The chosen strategy.
+class Weighting:
+    """How members are combined.
 
     Attributes
     ----------
     weights : ndarray of shape (k,)
         Of the members' predictions divided by their spread; one of them alone where that is better.
     spreads : ndarray of shape (k,)
-    shrinkage : float or None
-        None where one member was chosen.
     nested : ndarray of shape (m,)
         Held-out predictions in which all choices were made by the other folds.
-    combined, alone : ndarray of shape (f,)
-        Nested scores of the combination and of the best member, fold by fold.
     """
 
     weights: np.ndarray
     spreads: np.ndarray
-    shrinkage: float | None
     nested: np.ndarray
-    combined: np.ndarray
-    alone: np.ndarray
 
 
 def choose_combination(
     held_out: np.ndarray, unbiased: np.ndarray, y: np.ndarray, queries: Groups, folds: FoldScores
-) -> Combination:
+) -> Weighting:
     """Weights for the members, or the best of them alone where it is better by more than a standard error.
 
     Parameters
@@ -234,18 +227,16 @@ def choose_combination(
     combined, tables = _nested_combination(U, t, folds)
     # As wide as the combination: what is predicted for a fold is on the same scale, whichever is chosen for it.
     alone = float(combined.std() or 1.0) * nested(folds, U.T, by_member)
-    scores_alone, scores_combined = folds.of(alone), folds.of(combined)
-    gain = scores_alone - scores_combined
+    gain = folds.of(alone) - folds.of(combined)
     out = np.empty_like(combined)
     for fold, test in enumerate(folds.tests):
         out[test] = (alone if clearly_positive(gain, without=fold) else combined)[test]
     if clearly_positive(gain):
-        weights, shrinkage = np.zeros(H.shape[1]), None
+        weights = np.zeros(H.shape[1])
         weights[folds.best(by_member)] = 1.0
     else:
-        shrinkage = SHRINKAGES[folds.best(tables)]
-        weights = combine(H, t, shrinkage)
-    return Combination(weights, spreads, shrinkage, out, scores_combined, scores_alone)
+        weights = combine(H, t, SHRINKAGES[folds.best(tables)])
+    return Weighting(weights, spreads, out)
 
 
 def _scaled(predictions: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:

@@ -16,8 +16,8 @@ so one preparation serves all folds. Constant features are left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -25,12 +25,12 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from ..comparisons import Groups
 from ..numerics.onnx_graph import Graph, Value
+from ..numerics.threads import blas_at_rest, in_turns, threads_at_hand
 from ..tables.encoding.query_relative import QueryRelative, standardised_in_queries
 from ._loops import normal_quantiles
 from .onnx_nodes import quantile_nodes
 
-_QUANTILES = 500
-_QUANTILE_ROWS = 20_000
+# Normal quantiles are clipped to this.
 _MOST = 3.0
 # Trees compare features in float32, and variances are sums of squares.
 _LARGEST = 1e37
@@ -38,8 +38,6 @@ _SMALLEST_SPREAD = 1e-37
 PARTS = ("plain", "standardised", "quantiles", "relative", "relative quantiles")
 # The parts that depend on the other items of the query, and what they are made from.
 OF_QUERY = {"relative": "plain", "relative quantiles": "quantiles"}
-# Made when a fitted preparation is first asked; not part of the model, nor of its file.
-_KNOTS: WeakKeyDictionary[Features, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
 class Features(BaseEstimator):
@@ -66,8 +64,8 @@ class Features(BaseEstimator):
         rows = X[:, self.kept_]
         self.scaler_ = StandardScaler().fit(rows)
         self.quantiles_ = QuantileTransformer(
-            n_quantiles=min(_QUANTILES, rows.shape[0]),
-            subsample=_QUANTILE_ROWS,
+            n_quantiles=min(500, rows.shape[0]),
+            subsample=20_000,
             random_state=0,
         ).fit(rows)
         return self
@@ -152,17 +150,8 @@ class Views:
             return (X - self._features.scaler_.mean_) / self._features.scaler_.scale_
         if name == "quantiles":
             fitted = self._features.quantiles_
-            return normal_quantiles(X, _knots(self._features), fitted.references_, _MOST)
+            return normal_quantiles(X, fitted.quantiles_, fitted.references_, _MOST)
         return standardised_in_queries(self._part(OF_QUERY[name]), self._queries)
-
-
-def _knots(features: Features) -> np.ndarray:
-    """The knots of the quantiles with those of a column side by side, which takes longer than to look up a few rows."""
-    fitted = features.quantiles_.quantiles_
-    found = _KNOTS.get(features)
-    if found is None or found[0] is not fitted:
-        _KNOTS[features] = found = fitted, np.asfortranarray(fitted)
-    return found[1]
 
 
 def _refuse_extremes(low: np.ndarray, high: np.ndarray) -> None:
@@ -175,3 +164,75 @@ def _refuse_extremes(low: np.ndarray, high: np.ndarray) -> None:
             f"Feature {k} goes from {low[k]:g} to {high[k]:g}: AutoRanker takes values up to {_LARGEST:g} that differ "
             f"by {_SMALLEST_SPREAD:g} at least. Multiply the column by a suitable power of ten."
         )
+
+
+# What members make of the views ------------------------------------------------------------------------------------
+
+# Rows of whole queries that a thread prepares and scores at a time: they stay in its cache.
+_ROWS_OF_QUERIES = 512
+
+
+def scores_by_query(
+    scores: Callable[[np.ndarray, Groups], np.ndarray], rows: np.ndarray, queries: Groups
+) -> np.ndarray:
+    """``scores(rows, queries)``, for some whole queries at a time where there are many rows, others in other threads.
+
+    Parameters
+    ----------
+    scores : function
+        From rows and their queries to an array of shape (m,), queries independent of each other.
+    rows : ndarray of shape (m, n)
+    queries : Groups
+    """
+    m = rows.shape[0]
+    # A query that is most of the work is better divided among the threads.
+    if m <= _ROWS_OF_QUERIES or queries.counts.max() > m // threads_at_hand():
+        with blas_at_rest(m <= _ROWS_OF_QUERIES):
+            return scores(rows, queries)
+    # A part begins with the query in which a multiple of the number of rows lies.
+    begin = np.unique(np.searchsorted(queries.starts[1:], np.arange(0, m, _ROWS_OF_QUERIES), side="right"))
+    ends = np.append(begin[1:], queries.n_groups)
+    out = np.empty(m)
+    is_sorted = bool((queries.codes[1:] >= queries.codes[:-1]).all())
+
+    def fill(first: int, last: int) -> None:
+        span = slice(queries.starts[first], queries.starts[last])
+        place = span if is_sorted else queries.order[span]
+        out[place] = scores(rows[place], Groups(queries.codes[place] - first, last - first))
+
+    with blas_at_rest():
+        in_turns(fill, list(zip(begin.tolist(), ends.tolist(), strict=True)))
+    return out
+
+
+def weighted_scores(
+    features: Features,
+    members: Sequence[Any],
+    views: Sequence[tuple[str, ...]],
+    weights: np.ndarray,
+    rows: np.ndarray,
+    queries: Groups,
+) -> np.ndarray:
+    """Σ_k weights_k · (scores of member k, which sees view k of the features), shape (m,)."""
+
+    def scores(X: np.ndarray, within: Groups) -> np.ndarray:
+        seen = features.views(X, within)
+        return combined_scores(members, [seen[view] for view in views], weights)
+
+    return scores_by_query(scores, rows, queries)
+
+
+def combined_scores(members: Sequence[Any], views: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """Σ_k weights_k · (scores of member k), shape (m,).
+
+    Parameters
+    ----------
+    members : sequence of fitted models
+    views : sequence of float64 arrays of shape (m, n_k)
+        What each member sees, validated.
+    weights : ndarray of shape (k,)
+    """
+    out = np.zeros(views[0].shape[0])
+    for member, view, weight in zip(members, views, weights, strict=True):
+        out += float(weight) * getattr(member, "predict_items", member.predict)(view)
+    return out

@@ -27,11 +27,10 @@ from ..progress import Stage, Stages
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
 from .candidates import Candidate, Pace, Preset, candidates, rivals
-from .combination import FoldScores, choose_combination, nested
-from .extension import MoreRows, can_extend, correct, extend, fold_to_keep
-from .features import Features
-from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, name_of_model
-from .prediction import WeightedMembers, scores_by_query
+from .combination import FoldScores, nested
+from .extension import MoreRows, can_extend, extend
+from .features import Features, weighted_scores
+from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, weigh
 from .sample import MOST_ROWS
 from .tasks import Task, UnitScale
 
@@ -42,8 +41,6 @@ _INNER_FOLDS = 3
 _MOST_ROWS = 60_000
 # Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
 _REFITTED_CELLS = 50_000
-# Without this repetition, two folds that choose for each other need this number of rows.
-_ROWS_FOR_TWO_FOLDS = 50
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,7 @@ class Combination:
 
     def scores(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
         """Scores of rows, shape (m,)."""
-        scores = WeightedMembers(self.members, self.views, self.weights)
-        return scores_by_query(lambda X, within: scores(self.features.views(X, within)), rows, queries)
+        return weighted_scores(self.features, self.members, self.views, self.weights, rows, queries)
 
 
 @dataclass(frozen=True)
@@ -235,7 +231,7 @@ def _learn_from_all(
     start: float,
 ) -> Learned:
     rows, y = rows[order], y[order]
-    trial, features, _ = choose(rows, y, queries, settings, start, units=units)
+    trial, features = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
     is_small = rows.size <= settings.preset.refitted * _REFITTED_CELLS
     if is_small and (1 + len(trial.folds.tests)) * spent <= settings.limit:
@@ -259,11 +255,11 @@ def _learn_from_sample(
     sample, part = order[places], encode_queries(queries.codes[places], places.shape[0])
     together = part_of(units, places)
     # Under a time limit there may be no time for more rows.
-    is_sample = settings.limit == np.inf
-    trial, features, task = choose(
-        rows[sample], y[sample], part, settings, start, units=together, is_sample=is_sample
+    trial, features = choose(
+        rows[sample], y[sample], part, settings, start, units=together, is_sample=settings.limit == np.inf
     )
-    n_learned, fold = sample.shape[0], fold_to_keep(trial.folds)
+    # The fold with the most queries to compare stays out.
+    n_learned, fold = sample.shape[0], int(np.argmax(trial.folds.sizes))
     held = places[trial.folds.tests[fold]]
     # The weights are chosen by parts of the fold, which is none where it is one group.
     is_divisible = units is None or np.unique(units.codes[held]).size > 1
@@ -274,8 +270,6 @@ def _learn_from_sample(
         together = part_of(units, held)
         folds = _folds(y[sample], part, settings, together)
         trial = extend(trial, more, rows[sample], targets[sample], part, folds, settings.stages)
-        if is_sample:
-            trial = correct(trial, task, more, targets[sample], part, settings.stages)
         n_learned = more.n_rows
     return Learned(trial, Combination.of(trial, features), sample, part, n_learned, together)
 
@@ -290,9 +284,7 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
             break
         again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
         with settings.stages(f"run {number + 1} of {settings.preset.n_runs}"):
-            trial, features, _ = choose(
-                rows[found.rows], y[found.rows], found.queries, again, units=found.units
-            )
+            trial, features = choose(rows[found.rows], y[found.rows], found.queries, again, units=found.units)
         combination = combination.averaged_with(Combination.of(trial, features), number)
     return replace(found, combination=combination)
 
@@ -309,13 +301,14 @@ def choose(
     *,
     units: Groups | None = None,
     is_sample: bool = False,
-) -> tuple[Trial, Features, Task]:
+) -> tuple[Trial, Features]:
     """Train the candidates and combine them.
 
     Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
     """
     folds, features = _folds(y, queries, settings, units), Features().fit(rows)
-    options = [one for one in candidates(rows.shape[0], queries.n_groups) if settings.preset.allows(one.name)]
+    options, names = candidates(rows.shape[0], queries.n_groups), settings.preset.candidates
+    options = options if names is None else [one for one in options if one.name in names]
     task = Task(
         features.views(rows, queries),
         UnitScale(y)(y),
@@ -329,18 +322,8 @@ def choose(
         units=units,
     )
     attempts = hold_out(options, task, features.kept_.size, settings, start)
-    joining = [(one, one.member) for one in attempts if one.member is not None and one.candidate.joins]
-    held_out, unbiased = (
-        np.column_stack([getattr(member, name) for _, member in joining]) for name in ("held_out", "unbiased")
-    )
-    chosen = choose_combination(held_out, unbiased, task.y, queries, folds.choosing)
-    for (one, _), weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
-        one.share, one.factor = weight / chosen.weights.sum(), weight / spread
-    # With two folds of few rows, what one of them chooses is what the other would.
-    enough = folds.n_scored > (2 if rows.shape[0] < _ROWS_FOR_TWO_FOLDS else 1)
-    scored = (folds.sizes > 0) & enough
-    name = name_of_model([one for one, _ in joining])
-    return _prefer_simple(Trial(attempts, folds, chosen.nested, name, scored)), features, task
+    joining = [one for one in attempts if one.member is not None and one.candidate.joins]
+    return _prefer_simple(weigh(attempts, joining, task.y, queries, folds)), features
 
 
 def hold_out(
@@ -436,7 +419,7 @@ def _without_folds(
         part, within = (encode_queries(queries.codes[some], some.shape[0]) for some in (rest, test))
         try:
             inner = replace(settings, n_folds=_INNER_FOLDS)
-            without, features, _ = choose(rows[rest], y[rest], part, inner, units=part_of(units, rest))
+            without, features = choose(rows[rest], y[rest], part, inner, units=part_of(units, rest))
         except ValueError:  # too little is left to choose by
             scored[fold] = False
             continue
@@ -452,8 +435,8 @@ def _without_folds(
 
 def _repeated(settings: Settings, trial: Trial) -> Settings:
     """The same once more: silently, without a limit, and without what there was no time for."""
-    left_out = {one.candidate.name for one in trial.attempts if one.was_left_out_for_time}
-    return replace(settings, limit=np.inf, preset=Preset(without=frozenset(left_out)), stages=Stages(None))
+    tried = {one.candidate.name for one in trial.attempts if one.member or one.reason != TIME_LIMIT}
+    return replace(settings, limit=np.inf, preset=Preset(frozenset(tried)), stages=Stages(None))
 
 
 @cache

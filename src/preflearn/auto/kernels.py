@@ -42,7 +42,7 @@ from ..squared.expansion import (
 )
 from ..squared.holdout.base import rows_outside
 from .combination import clearly_positive, nested
-from .tasks import Member, Task, halves_of
+from .tasks import LARGE_TABLE, Member, Task, halves_of
 
 if TYPE_CHECKING:
     from .extension import MoreRows
@@ -61,8 +61,7 @@ _RACE_ROUNDS = 2
 _BEHIND = 2.0
 # Views that stay after a race, at most.
 _WINNERS = 2
-# With at least this many rows the folds share metrics, of which this many are learned.
-_SHARE_FROM = 10_000
+# Metrics that are learned of a large table, which folds share.
 _METRICS = 3
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
 _LEAST_FACTOR = 0.02
@@ -73,8 +72,6 @@ _LEAST_BASIS, _MOST_BASIS = 600, 2000
 _ALPHAS = 4.0 ** np.arange(-4, 8)
 _BESIDE = np.array([0.25, 1.0, 4.0])
 _AROUND = 4.0 ** np.arange(-2, 4)
-# The round in which curves are tried beside the kernel: the first one with a metric.
-_CURVES_ROUND = 1
 _KERNEL = Kernel("rbf", "median")
 # For time limits, measured: products that a kernel value takes as long as in a round and in a training, later rounds
 # that those of a race take as long as (all alphas, no metric yet, and a trial of curves), and a late best round.
@@ -168,7 +165,7 @@ class Search:
         """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
         while len(self.scores) < n_rounds and not self._ended:
             found = self._try()
-            if len(self.scores) == _CURVES_ROUND:
+            if len(self.scores) == 1:  # the first round with a metric: curves are tried beside the kernel
                 self.has_curves = True
                 curved = self._try()
                 self.has_curves = clearly_positive(curved.scores - found.scores)
@@ -223,7 +220,7 @@ class Search:
         task = self.task
         if task.device is not None:
             return [task.device.take(self._sums(*one, size).solve(alphas)) for one in sets]
-        if task.n_rows < _SHARE_FROM:
+        if task.n_rows < LARGE_TABLE:
             return with_small_matrices(lambda k: self._sums(*sets[k], size).solve(alphas), len(sets))
         sums = [self._sums(*one, size) for one in sets]
         return with_small_matrices(lambda k: sums[k].solve(alphas), len(sets))
@@ -245,7 +242,8 @@ class Search:
         def metric_of(place: int) -> np.ndarray | None:
             return _next_metric(found.models[place], found.choice, self.X, self._parts[place].rows)
 
-        metrics = with_small_matrices(metric_of, len(self._parts), _threads(self.task))
+        n_threads = None if self.task.device is None else 1  # a device takes one training after the other
+        metrics = with_small_matrices(metric_of, len(self._parts), n_threads)
         if any(one is None for one in metrics):
             return False
         for part, metric in zip(self._parts, metrics, strict=True):
@@ -326,11 +324,6 @@ def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) 
     return None if metric is None else np.where(metric < _LEAST_FACTOR, 0.0, metric)
 
 
-def _threads(task: Task) -> int | None:
-    """A device takes one training after the other."""
-    return None if task.device is None else 1
-
-
 def n_basis(n_rows: int) -> int:
     """Basis vectors for this many rows."""
     return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
@@ -349,7 +342,7 @@ def cost_of_race(m: int, widths: Sequence[int]) -> float:
 
 
 def _cost_of_round(m: int, n: int) -> float:
-    n_sets = 5 if m < _SHARE_FROM else _METRICS
+    n_sets = 5 if m < LARGE_TABLE else _METRICS
     rows = min((1 - 1 / n_sets) * m, _ROUND_ROWS)
     return n_sets * rows * _round_basis(m) * (_OF_ROUND + n)
 
@@ -361,7 +354,7 @@ def _round_basis(n_rows: int) -> int:
 
 def _parts(task: Task) -> list[_Part]:
     tests = task.folds.tests
-    n_metrics = len(tests) if task.n_rows < _SHARE_FROM else min(_METRICS, len(tests))
+    n_metrics = len(tests) if task.n_rows < LARGE_TABLE else min(_METRICS, len(tests))
     parts = []
     for folds in np.array_split(np.arange(len(tests)), n_metrics):
         rows = rows_outside(task.n_rows, np.concatenate([tests[fold] for fold in folds]))
@@ -409,10 +402,6 @@ def _train_on_more_rows(
 # Fitted models ------------------------------------------------------------------------------------------------------
 
 
-# Rows whose bumps are computed together.
-_BLOCK = 512
-
-
 class KernelAndCurves(BaseEstimator):
     """f(x) = k(x, R) β + Σ_j g_j(x_j), each g_j a sum of bumps (`squared.curves`).
 
@@ -454,8 +443,9 @@ class KernelAndCurves(BaseEstimator):
             Curves(self.feature_, self.knots_, self.widths_, np.ones(self.widths_.shape)),
             self.coef_.ravel(),
         )
-        starts = range(0, X.shape[0], _BLOCK)
-        return np.concatenate([curves.values(X[k : k + _BLOCK]) @ heights for k in starts] or [np.empty(0)])
+        size = 512  # rows whose bumps are computed together
+        starts = range(0, X.shape[0], size)
+        return np.concatenate([curves.values(X[k : k + size]) @ heights for k in starts] or [np.empty(0)])
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
         """What `predict` computes, recorded (`numerics.graph`)."""
@@ -505,15 +495,3 @@ def described(model: RankRFM | KernelAndCurves) -> str:
     kernel = model.kernel_ if isinstance(model, KernelAndCurves) else model
     found = f"alpha {kernel.alpha_:.3g}, round {kernel.best_round_}, {kernel.basis_.shape[0]} basis vectors"
     return f"{found}, {model.feature_.shape[0]} curves" if isinstance(model, KernelAndCurves) else found
-
-
-__all__ = [
-    "RACE_FROM",
-    "KernelAndCurves",
-    "Search",
-    "cost",
-    "cost_of_race",
-    "described",
-    "learned_kernel",
-    "n_basis",
-]

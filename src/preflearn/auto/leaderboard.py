@@ -18,7 +18,7 @@ from ..model_selection._choice import Scoring
 from ..model_selection.significance import holm, signed_rank_test
 from ..plots import new_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
-from .combination import FoldScores
+from .combination import FoldScores, choose_combination
 from .tasks import Member
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ def _number(value: float, style: str) -> str:
 
 # Members with a smaller share are not worth the time that they take in prediction.
 LEAST_SHARE = 0.01
+# Two folds that choose for each other need this number of rows, unless the procedure is repeated without each.
+_ROWS_FOR_TWO_FOLDS = 50
 
 
 @dataclass
@@ -173,16 +175,6 @@ class Attempt:
     share: float = 0.0
     factor: float = 0.0
     reason: str = TIME_LIMIT
-
-    @property
-    def was_left_out_for_time(self) -> bool:
-        return self.member is None and self.reason == TIME_LIMIT
-
-
-def name_of_model(attempts: list[Attempt]) -> str:
-    """The candidate that is the model, if there is one; otherwise "combination"."""
-    alone = [one.candidate.name for one in attempts if one.share >= 1 - LEAST_SHARE]
-    return alone[0] if alone else "combination"
 
 
 @dataclass(frozen=True)
@@ -285,6 +277,23 @@ class Trial:
             *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
         )
         return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+
+
+def weigh(
+    attempts: list[Attempt], joining: list[Attempt], y: np.ndarray, queries: Groups, folds: FoldScores
+) -> Trial:
+    """The trial in which the attempts that join get their shares by what they predict for held-out rows."""
+    members = [one.member for one in joining if one.member is not None]
+    held_out, unbiased = (
+        np.column_stack([getattr(member, name) for member in members]) for name in ("held_out", "unbiased")
+    )
+    chosen = choose_combination(held_out, unbiased, y, queries, folds.choosing)
+    for one, weight, spread in zip(joining, chosen.weights, chosen.spreads, strict=True):
+        one.share, one.factor = weight / chosen.weights.sum(), weight / spread
+    alone = [one.candidate.name for one in joining if one.share >= 1 - LEAST_SHARE]
+    # With two folds of few rows, what one of them chooses is what the other would.
+    scored = (folds.sizes > 0) & (folds.n_scored > (2 if y.shape[0] < _ROWS_FOR_TWO_FOLDS else 1))
+    return Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination", scored)
 
 
 def _detail(member: Member, name_of: Callable[[int], str]) -> str:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..comparisons import Groups, encode_queries
 from ..comparisons.inputs import named_cures, read_scores
 from ..errors import DependenceWarning
-from ..learners.base import RankerMixin
+from ..learners.base import KernelModel, RankerMixin
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
 from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
@@ -32,11 +32,12 @@ from ..squared.routes import callers_level
 from ..tables.encoding.table import TableEncoder
 from . import showing
 from .candidates import read_preset
-from .features import OF_QUERY, PARTS, Features
+from .features import OF_QUERY, PARTS, Features, weighted_scores
 from .fitting import Learned, Settings, learn
+from .kernels import KernelAndCurves
 from .leaderboard import Leaderboard, Trial
-from .prediction import WeightedMembers, refuse_misfits, scores_by_query
 from .sample import Kept, keep_rows, n_rows, rows_in_parts, rows_to_keep, take
+from .trees import TreeSum
 
 # A sparse matrix with more columns than this is not filled in.
 _MOST_SPARSE_COLUMNS = 2000
@@ -117,9 +118,9 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
     everything: boosted trees on codes of a byte, kernels by one pass of sums over about 500,000 rows, since 2,000 basis
-    vectors gain little from more. The leaves of the trees are then fitted again to what the combination leaves. A fifth
-    of the sample stays out; it gives the weights and `best_score_`, which is thus the figure of what was trained. Of
-    more than 2,000,000 rows that many are kept, whole queries with the smallest hashes of their labels.
+    vectors gain little from more. A fifth of the sample stays out; it gives the weights and `best_score_`, which is
+    thus the figure of what was trained. Of more than 2,000,000 rows that many are kept, whole queries with the smallest
+    hashes of their labels.
 
     Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
     rows, 19 to 36 on 10,000, 91 to 163 on 54,000 to 57,000, 86 to 102 on 245,000 and 242 on 1,000,000; several cores
@@ -381,8 +382,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
 
     def _scores(self, rows: np.ndarray, queries: Groups) -> np.ndarray:
         """Scores of rows that have been encoded."""
-        scores = WeightedMembers(self.members_, self.views_, self.weights_)
-        return scores_by_query(lambda X, within: scores(self.features_.views(X, within)), rows, queries)
+        return weighted_scores(self.features_, self.members_, self.views_, self.weights_, rows, queries)
 
     def _after_encoder(self) -> Self:
         """The same for rows that have been through its encoder."""
@@ -574,7 +574,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         width = self.n_features_in_ if self.encoder_ is None else len(self.encoder_.get_feature_names_out())
         if self.features_.n_features_in_ != width:
             raise ValueError(f"features_ takes {self.features_.n_features_in_} features, expected {width}")
-        refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
+        _refuse_misfits(self.members_, self.views_, self.features_.kept_.size)
         return {"weights_": "k", "feature_importances_": "n", "n_queries_": ""}
 
     def __sklearn_tags__(self):
@@ -665,3 +665,25 @@ def _is_plain(X: Any) -> bool:
         except (TypeError, ValueError):
             return False
     return values.dtype.kind not in "fc" or not np.isnan(values).any()
+
+
+def _refuse_misfits(members: Sequence[Any], views: Sequence[Sequence[str]], n_columns: int) -> None:
+    """Refuse members that are not fitted models with one output, or whose number of features is not that of their view.
+
+    Raises
+    ------
+    ValueError
+    """
+    for place, (member, view) in enumerate(zip(members, views, strict=True)):
+        name = f"members_[{place}]"
+        if not isinstance(member, (TreeSum, KernelAndCurves, KernelModel)):
+            raise ValueError(f"{name} is a {type(member).__name__}, expected a model that scores rows")
+        if not member._fitted_arrays():
+            raise ValueError(f"{name} is a {type(member).__name__} that is not fitted")
+        coefficients = [getattr(member, one) for one in ("dual_coef_", "coef_") if hasattr(member, one)]
+        if isinstance(member, KernelModel) and not any(np.ndim(one) == 1 for one in coefficients):
+            raise ValueError(f"{name} gives several scores to a row, expected one")
+        if member.n_features_in_ != len(view) * n_columns:
+            raise ValueError(
+                f"{name} takes {member.n_features_in_} features, and its view has {len(view) * n_columns}"
+            )

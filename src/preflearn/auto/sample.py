@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import _safe_indexing
 
 from .. import __version__
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
 from ..learners.streaming.checkpoint import CheckpointFile, fingerprint
 from ..learners.streaming.stream import Source, are_paths, as_source, read_ahead, unpack
-from ..squared.query_keys import KeySet, folds_of, label_keys
+from ..squared.statistics import KeySet, folds_of, label_keys
 from ..tables.cells import FileFaultError
 from ..tables.options import ReadOptions
 from ..tables.table import TableChunks
@@ -472,15 +473,7 @@ def take(rows: Any, places: np.ndarray) -> Any:
     """Some rows, in this order."""
     if _is_mapping(rows):
         return {name: _column(values)[places] for name, values in rows.items()}
-    if isinstance(rows, np.ndarray):
-        return rows[places]
-    if sp.issparse(rows):
-        return rows.tocsr()[places]
-    if isinstance(rows, Sequence):
-        return [rows[place] for place in places.tolist()]
-    import narwhals as nw
-
-    return nw.from_native(rows, eager_only=True)[places].to_native()
+    return _safe_indexing(rows.tocsr() if sp.issparse(rows) else rows, places)
 
 
 def join(parts: Sequence[Any]) -> Any:

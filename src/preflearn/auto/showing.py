@@ -20,8 +20,8 @@ from sklearn.base import clone
 from ..comparisons import Groups
 from ..model_selection._choice import read_scoring
 from .candidates import Preset
+from .features import combined_scores
 from .leaderboard import Entry, Leaderboard
-from .prediction import combined_scores
 
 # The training data of the rankers of this process, for their reports; larger tables (in cells) are not kept alive.
 _SEEN: WeakKeyDictionary[Any, tuple[Any, Any, Any, Any]] = WeakKeyDictionary()

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from .extension import MoreRows
 
 
+# From this number of rows on, less is tried, and folds share what they can: candidates that do not help with many rows
+# are left out, folds share the metrics of kernels, and trees have one number of leaves.
+LARGE_TABLE = 10_000
+
+
 class UnitScale:
     """Takes targets to 0 to about 1, so that no square of them overflows or vanishes; their order is what is learned.
 

@@ -39,7 +39,6 @@ be one more package to install, on macOS with an OpenMP library beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,14 +50,13 @@ from ..comparisons import encode_queries
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import in_turns, threads_at_hand
 from ..squared.holdout.base import rows_outside
-from ._loops import TreeOptions, Trees, add_up_trees, grow_trees, in_blocks, refit_leaves
+from ._loops import TreeOptions, Trees, add_up_trees, grow_trees, in_blocks
 from .combination import centred, clearly_positive, nested
 from .onnx_nodes import tree_nodes
-from .tasks import Member, Task, halves_of
+from .tasks import LARGE_TABLE, Member, Task, halves_of
 
 if TYPE_CHECKING:
-    from .extension import Binned, MoreRows
-    from .prediction import WeightedMembers
+    from .extension import MoreRows
 
 # Values whose relative difference is no more than this may be one value in float32, whose rounding is a quarter of it;
 # and the same for differences that cancelled, relative to the largest value.
@@ -98,10 +96,11 @@ class Bins:
     """
 
     def __init__(self, X: np.ndarray, n_bins: int) -> None:
-        shares = np.arange(1, n_bins) / n_bins
         rows = X[:: max(1, X.shape[0] // 20_000)].astype(np.float64)  # at least that many, or all
         rows.sort(axis=0)
-        self.edges = np.ascontiguousarray(_quantiles(rows, shares).T)
+        self.edges = np.ascontiguousarray(
+            np.quantile(rows, np.arange(1, n_bins) / n_bins, axis=0, method="midpoint").T
+        )
         for k in range(X.shape[1]):
             if (np.diff(self.edges[k]) == 0).any():  # values that many rows share
                 values = np.unique(X[:, k]).astype(np.float64)
@@ -120,19 +119,6 @@ class Bins:
 
         in_turns(fill, [(k,) for k in range(X.shape[1])])
         return codes
-
-    def code_of_edges(self, feature: np.ndarray, edges: np.ndarray) -> np.ndarray:
-        """The codes k that edges of some features have: x <= edge means code <= k."""
-        codes = np.zeros(feature.shape[0], dtype=np.int64)
-        for k in np.unique(feature):
-            codes[feature == k] = np.searchsorted(self.edges[k], edges[feature == k])
-        return codes
-
-
-def _quantiles(ordered: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """``np.quantile(..., method="midpoint")`` of columns that are in order already, shape (shares, n)."""
-    place = shares * (ordered.shape[0] - 1)
-    return (ordered[np.floor(place).astype(np.int64)] + ordered[np.ceil(place).astype(np.int64)]) / 2
 
 
 def _between(edges: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -247,12 +233,6 @@ class TreeSum(BaseEstimator):
         self.feature_importances_ = gains / total if total > 0 else np.full(n, 1.0 / n)
         return self
 
-    def with_values(self, values: np.ndarray) -> TreeSum:
-        """The same trees with other values, shape (k,)."""
-        found = copy(self)
-        found.value_ = values
-        return found
-
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Scores of the rows of X, shape (m,)."""
         X = np.ascontiguousarray(X, dtype=np.float32)
@@ -319,13 +299,7 @@ _MANY_ROWS = 20_000
 # Trees at the end of each stage. Another one follows while the last one has raised the score by more than the standard
 # error of the difference over folds.
 _STAGES = (40, 60, 90, 130, 190, 280, 400)
-# The same for trees whose leaves are fitted again to what a combination leaves.
-_REFITTED = (30, 60, 100, 150, 200)
-_RATE = 0.1
-# Rows without a gradient that every leaf counts with: leaves of few rows are drawn to zero.
-_RIDGE = 20.0
-# Below this number of rows, trees of both numbers of leaves are averaged.
-_FEW_ROWS = 10_000
+# Of tables that are not large, trees of both numbers of leaves are averaged.
 _FEW_LEAVES = (8, 16)
 
 
@@ -383,7 +357,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
     bins = Bins(X, n_bins(task.n_rows))
     codes = bins.codes_of(X)
     t = centred(task.y[:, None], task.queries)[:, 0]
-    sizes = _FEW_LEAVES if task.n_rows < _FEW_ROWS else (n_leaves(task.n_rows),)
+    sizes = _FEW_LEAVES if task.n_rows < LARGE_TABLE else (n_leaves(task.n_rows),)
     by_fold = [_without(task, codes, t, fold, sizes) for fold in range(len(task.folds.tests))]
     settings, scores = _grow_in_stages(task, by_fold)
     best = task.folds.best(scores)
@@ -400,7 +374,7 @@ def boosted_trees(task: Task, view: tuple[str, ...]) -> Member:
 
 def cost_of_trees(m: int, n: int, best_stage: int = len(_STAGES)) -> float:
     """Operations for rows and columns: of all stages, or up to the one that shows which was best."""
-    trees = _STAGES[min(best_stage + 1, len(_STAGES) - 1)] * (len(_FEW_LEAVES) if m < _FEW_ROWS else 1)
+    trees = _STAGES[min(best_stage + 1, len(_STAGES) - 1)] * (len(_FEW_LEAVES) if m < LARGE_TABLE else 1)
     return (5.0 if m < _MANY_ROWS else 7.0) * trees * m * n
 
 
@@ -423,7 +397,7 @@ def _options(n_rows: int, bins: int, leaves: int, n_blocks: int, *, half: bool) 
     """
     least, share = min(50, max(5, n_rows // 50)), 0.5 if n_rows < _MANY_ROWS else 1.0
     some = (n_blocks + 1) // 2 if half and n_blocks >= 4 else n_blocks
-    return TreeOptions(bins, leaves, least, _RATE, _RIDGE, share, some)
+    return TreeOptions(bins, leaves, least, share=share, n_blocks=some)
 
 
 def _without(task: Task, codes: np.ndarray, t: np.ndarray, fold: int, sizes: tuple[int, ...]) -> list[_Grown]:
@@ -468,106 +442,23 @@ def _grow_on_more_rows(
     Their number is chosen by the fold. What is predicted for one half of its queries is chosen by the other half.
     """
     bins = Bins(task.views[view], n_bins(task.n_rows))
-    codes, targets, starts, _ = more.binned(bins, view)
-    m, test = targets.shape[0], task.folds.tests[more.fold]
+    codes = more.binned(bins, view)
+    m, test = more.n_rows, task.folds.tests[more.fold]
     grown = _Grown(
         codes,
         bins.edges.shape[0],
-        targets,
-        starts,
+        more.targets,
+        more.queries.starts,
         in_blocks(bins.codes_of(task.views[view][test])),
         _options(m, n_bins(task.n_rows), n_leaves(m), codes.shape[0], half=True),
         task.seed % 2**31,
         threads_at_hand(),
     )
-    kept, unbiased = _grow_while_it_helps(task, more.fold, grown, _STAGES, best)
+    kept, unbiased = _grow_while_it_helps(task, more.fold, grown, best)
     return TreeSum.of_boosting(grown.trees[: kept + 1], bins), unbiased
 
 
-@dataclass
-class _Refitted:
-    """Trees whose leaves are given the values that are missing in other scores, stage by stage.
-
-    Attributes
-    ----------
-    binned : Binned
-        Rows with the scores that the trees add to.
-    test_codes : uint8 array of shape (blocks, k, 16)
-    test_scores : ndarray of shape (k,)
-        Of rows that are predicted.
-    trees : TreeSum
-    bins : Bins
-        What its thresholds are edges of.
-    """
-
-    binned: Binned
-    test_codes: np.ndarray
-    test_scores: np.ndarray
-    trees: TreeSum
-    bins: Bins
-
-    def __post_init__(self) -> None:
-        trees = self.trees
-        self.values: list[np.ndarray] = [np.zeros(trees.value_.shape[0])]
-        self._n_trees = 0
-        self._sizes = np.diff(np.append(trees.roots_, trees.value_.shape[0]))
-        codes = self.bins.code_of_edges(trees.feature_, trees.threshold_)
-        self._nodes = (trees.feature_, codes, trees.left_, trees.right_)
-
-    def grow(self, n_trees: int) -> np.ndarray:
-        """Values for more trees; the scores of the test rows with all of them."""
-        some = slice(self._n_trees, self._n_trees + n_trees)
-        self.values.append(self.values[-1].copy())
-        refit_leaves(
-            self.binned.codes,
-            self.trees.roots_[some],
-            self._sizes[some],
-            self._nodes,
-            self.binned.targets,
-            self.binned.starts,
-            self.binned.begun,
-            self.test_codes,
-            self.test_scores,
-            _RATE,
-            _RIDGE,
-            self.values[-1],
-        )
-        self._n_trees += n_trees
-        return self.test_scores.copy()
-
-
-def refit_trees(
-    task: Task, view: tuple[str, ...], trees: TreeSum, combined: WeightedMembers, slope: float,
-    held_out: np.ndarray, more: MoreRows,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """What the leaves of the trees of a combination would have to add to it, and what that is for the fold left out.
-
-    Parameters
-    ----------
-    task : Task
-        Of the sample.
-    view : tuple of str
-    trees : TreeSum
-    combined : WeightedMembers
-        The combination, as a function of views.
-    slope : float
-        The factor that takes it to the targets.
-    held_out : ndarray
-        What it predicts for the fold that stays out.
-    more : MoreRows
-    """
-    bins = Bins(task.views[view], n_bins(task.n_rows))
-    binned, begun = more.binned(bins, view, lambda views: slope * combined(views)), slope * held_out
-    test_codes = in_blocks(bins.codes_of(task.views[view][task.folds.tests[more.fold]]))
-    refitted = _Refitted(binned, test_codes, begun.copy(), trees, bins)
-    stages = np.unique(np.minimum(_REFITTED, trees.roots_.shape[0])).tolist()
-    kept, unbiased = _grow_while_it_helps(task, more.fold, refitted, stages)
-    return refitted.values[kept + 1], unbiased - begun
-
-
-def _grow_while_it_helps(
-    task: Task, fold: int, grown: _Grown | _Refitted, stages: Sequence[int], least: int = 0
-) -> tuple[int, np.ndarray]:
+def _grow_while_it_helps(task: Task, fold: int, grown: _Grown, least: int) -> tuple[int, np.ndarray]:
     """Stages until one no longer helps the fold that is left out, but more than ``least``.
 
     Returns the best stage, and predictions of the fold in which each half is predicted after the stage that the other
@@ -576,7 +467,7 @@ def _grow_while_it_helps(
     halves = halves_of(task, task.folds.tests[fold])
     predictions: list[np.ndarray] = []
     scores: list[np.ndarray] = []
-    for stage, (before, after) in enumerate(zip((0, *stages), stages)):
+    for stage, (before, after) in enumerate(zip((0, *_STAGES), _STAGES)):
         predictions.append(grown.grow(after - before))
         scores.append(halves.of(predictions[-1]))
         if stage > least and halves.best(np.array(scores)) < stage:

@@ -9,7 +9,6 @@ import typer
 
 from . import files, model_files
 from . import preferences as of_pairs
-from .evaluate import read_known
 from .output import Tell, collected_warnings, new_console, print_json, print_notes, print_table, progress
 from .settings import JsonOption, ReadOption
 
@@ -122,7 +121,7 @@ def _scores_of_rows(
 ) -> tuple[Any, Any, dict[str, Any], list[str]]:
     """Targets, queries, the scores of each ranker, and notes."""
     models = [path for path in names if model_files.is_model(path)]
-    rows = read_known((models or list(names))[0], paths, reading)
+    rows = model_files.read_known((models or list(names))[0], paths, reading)
     if rows.qid is None:
         raise ValueError(
             f"{paths[0]}: comparing rankers needs queries, which are the independent trials of the test: pass "

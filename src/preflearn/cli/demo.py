@@ -57,19 +57,16 @@ def demo(
 
 def _write(path: Path, seed: int, force: bool) -> None:
     """The embedded data as a table: the grade, the session and the name of each item, and its features."""
-    import csv
-    import io
-
     from ..tables.atomic import write_whole
     from ..tables.shop import load_demo
+    from ..tables.writing import csv_text
 
     data = load_demo(random_state=seed)
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["session", "item", *data.feature_names, "grade"])
-    for row, (x, grade, session) in enumerate(zip(data.X, data.y, data.qid), start=1):
-        table.writerow([session, f"item {row}", *(f"{value:g}" for value in x), int(grade)])
-    content = text.getvalue().encode()
+    rows = (
+        [session, f"item {row}", *(f"{value:g}" for value in x), int(grade)]
+        for row, (x, grade, session) in enumerate(zip(data.X, data.y, data.qid), start=1)
+    )
+    content = csv_text(["session", "item", *data.feature_names, "grade"], rows).encode()
     if not path.is_file() or path.read_bytes() != content:  # what the same command wrote may stay
         files.check_outputs([path], [], force)
         write_whole(path, content)

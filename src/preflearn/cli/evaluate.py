@@ -88,7 +88,7 @@ def evaluate(
         return
     with progress(2) as tell, collected_warnings() as warned:
         tell(f"reading {data[0].name}")
-        rows = read_known(model, data, reading)
+        rows = model_files.read_known(model, data, reading)
         tell("scoring and measuring")
         scores, note = model_files.scores_of_ranker(
             model, data, replace(reading, skip_bad=False), rows.n_read
@@ -111,7 +111,7 @@ def _evaluate_run(
     if data:
         raise ValueError("--qrels holds the judgements of a TREC run: leave DATA out.")
     from ..model_selection import evaluate_scores
-    from ..tables.trec import judge_run, read_qrels, read_run
+    from ..tables.writing import judge_run, read_qrels, read_run
 
     found = read_run(run)
     judged = judge_run(found, read_qrels(qrels))
@@ -145,14 +145,6 @@ def _evaluate_pairs(
         print_json({"model": str(model), **found.to_dict()})
     else:
         _show(model, pairs.brief, found)
-
-
-def read_known(ranker: Path, paths: list[Path], reading: files.Reading) -> model_files.Rows:
-    """The targets and queries of a file, read as the model's training data were where there is a model."""
-    if model_files.is_model(ranker):
-        with collected_warnings():  # reported when the rows are scored
-            return model_files.read_for(ranker, model_files.load(ranker), paths, reading, with_target=True)
-    return model_files.read_known(paths, reading)
 
 
 def _show(model: Path, brief: str, found: Evaluation) -> None:

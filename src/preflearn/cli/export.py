@@ -166,7 +166,7 @@ def _refuse_texts(model: Path) -> None:
 
 def _refuse_what_stays(found: Any, model: Path, command: str, one_query: bool) -> None:
     """Everything that is in the way of ONNX in one message, with the commands that lead there."""
-    from ..tables.encoding.onnx_nodes import free_texts
+    from ..tables.encoding.columns import free_texts
     from ..tables.encoding.table import table_encoder
     from ..tables.models.files import model_info
     from ..tables.models.onnx import looks_at_query

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .files import Reading, column_names, describe_files, listed
+from .output import collected_warnings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,17 +61,19 @@ class Rows:
         return self.X.shape[0] if hasattr(self.X, "shape") else len(next(iter(self.X.values())))
 
 
-def read_known(paths: Sequence[Path], reading: Reading) -> Rows:
-    """Targets and queries, for scores that are known already."""
+def read_known(ranker: Path, paths: Sequence[Path], reading: Reading) -> Rows:
+    """The targets and queries of a file, read as the model's training data were where there is a model."""
     from ..tables.ranking import read_ranking
     from ..tables.table import read_table
 
+    if is_model(ranker):
+        with collected_warnings():  # reported when the rows are scored
+            return read_for(ranker, load(ranker), paths, reading, with_target=True)
     names = [str(path) for path in paths]
     if not reading.is_table(paths[0]):
         found = read_ranking(names, **reading.of_letor())
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
-    table = read_table(names, **reading.of_table())
-    return _rows_of(table)
+    return _rows_of(read_table(names, **reading.of_table()))
 
 
 def _rows_of(table: TableData) -> Rows:

@@ -108,16 +108,21 @@ def print_table(
     rows: Iterable[Sequence[str]],
     *,
     title: str = "",
+    left: int = 1,
+    cyan: int | None = None,
     bold: Sequence[int] = (),
 ) -> None:
-    """Print a table of texts, the first column to the left and the others to the right; some rows are stressed."""
+    """Print a table of texts, the first columns to the left and the others to the right.
+
+    One column may be cyan, some rows bold.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE, title=title or None, title_justify="left", title_style="bold")
     for k, name in enumerate(head):
-        table.add_column(name, justify="right" if k else "left")
+        table.add_column(name, justify="left" if k < left else "right", style="cyan" if k == cyan else None)
     for k, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if k in bold else "")
     console.print(table)

@@ -53,6 +53,9 @@ def predict(
 
     A model of `relate` takes MODEL ROWS COLUMNS, and PAIRS to score only some pairs.
     """
+    from ..comparisons.grouping import encode_queries, positions_in_groups
+    from ..tables.writing import scores_as_text
+
     if as_json and output is not None:
         raise ValueError("--json prints to stdout: with -o give a name that ends with .jsonl instead.")
     reading = files.Reading.from_options(
@@ -90,20 +93,20 @@ def predict(
         rows = model_files.read_for(model, saved, data, reading, with_target=False)
         tell(f"scoring {len(rows):,} rows")
         scores = saved.predict(rows)
-        shown = None if coverage is None else _shown(model, saved, scores, rows.qid, coverage)
+        in_set = None if coverage is None else _rows_in_set(model, saved, scores, rows.qid, coverage)
     if not quiet:
         tell_notes(warned)
     labels: dict[str, Any] = {
         "qid": rows.qid,
         "item_names": rows.item_names,
-        "rank": _ranks(scores, rows.qid),
-        "in_set": shown,
+        "rank": positions_in_groups(scores, encode_queries(rows.qid, len(scores))),
+        "in_set": in_set,
     }
     labels |= {"query_column": rows.query or "qid", "item_column": rows.item or "item"}
     if rows.text is not None and rows.item is None:  # a text is its own name
         labels |= {"item_names": rows.X, "item_column": rows.text}
     if output is None:
-        _print(scores, labels, "jsonl" if as_json else "csv")
+        write_stdout(scores_as_text(scores, "jsonl" if as_json else "csv", **labels))
         return
     wrote = _write(output, scores, rows, labels, model.stem)
     if not quiet:
@@ -113,8 +116,7 @@ def predict(
 def _write(output: Path, scores: Any, rows: model_files.Rows, labels: dict[str, Any], tag: str) -> str:
     """Write a TREC run, or scores; what was written, in words."""
     from ..tables.streams import split_name
-    from ..tables.trec import write_run
-    from ..tables.writing import write_scores
+    from ..tables.writing import write_run, write_scores
 
     if output.suffix in _RUNS:
         write_run(output, scores, *_labels_of(rows, len(scores)), tag=tag)
@@ -137,7 +139,7 @@ def _check_set(coverage: float, output: Path | None, *, preferences: bool) -> No
         )
 
 
-def _shown(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> Any:
+def _rows_in_set(model: Path, saved: Any, scores: Any, qid: Any, coverage: float) -> Any:
     """Which rows are in the set of their query."""
     from ..model_selection.conformal import StoredSets
 
@@ -157,16 +159,3 @@ def _labels_of(rows: model_files.Rows, n: int) -> tuple[Any, Any]:
     return np.full(n, "1") if rows.qid is None else rows.qid, (
         np.arange(1, n + 1) if rows.item_names is None else rows.item_names
     )
-
-
-def _ranks(scores: Any, qid: Any) -> Any:
-    """Positions inside the query, 1 = best, ties share the best position."""
-    from ..comparisons.grouping import encode_queries, positions_in_groups
-
-    return positions_in_groups(scores, encode_queries(qid, len(scores)))
-
-
-def _print(scores: Any, labels: dict[str, Any], kind: str) -> None:
-    from ..tables.writing import scores_as_text
-
-    write_stdout(scores_as_text(scores, kind, **labels))

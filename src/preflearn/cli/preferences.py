@@ -311,10 +311,8 @@ def check_output(output: Path | None) -> None:
 
 def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | None, as_json: bool) -> None:
     """One line per pair: the prompt if any, the two, the difference of their scores, which the model prefers."""
-    import csv
-    import io
-
     from ..tables.atomic import write_whole
+    from ..tables.writing import csv_text
 
     as_json = as_json or (output is not None and output.suffix in (".jsonl", ".ndjson"))
     prompts = [{}] * len(found.pairs) if found.prompt is None else [{_PROMPT: one} for one in found.prompt]
@@ -326,11 +324,7 @@ def write_pairs(found: ScoredPairs, columns: tuple[str, str], output: Path | Non
     if as_json:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
-        buffer = io.StringIO(newline="")
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        text = buffer.getvalue()
+        text = csv_text(rows[0], (row.values() for row in rows))
     if output is None:
         from .output import write_stdout
 

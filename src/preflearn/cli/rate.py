@@ -1,4 +1,4 @@
-"""``preflearn rate``: from a file of battles to a leaderboard."""
+"""``preflearn rate``: from a file of battles, or with ``--table`` of scores, to a leaderboard."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import typer
 
 from . import files
 from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
-from .scores import rate_scores, refuse_settings_of_scores
 from .settings import RATING, JsonOption, QuietOption, read_settings
 
 if TYPE_CHECKING:
-    from ..ratings import Ratings
+    from ..ratings import Leaderboard, Ratings
 
 BattlesPaths = Annotated[
     list[Path],
@@ -95,8 +94,6 @@ _COUNTED = (
     "The battles were counted by pairs while they were read, since the file is large: held-out battles are sampled "
     "from these counts, and no diagnostics of individual battles are available."
 )
-_SHOWN = 30
-_MOST_DIFFERENCES = 10
 
 
 # Long: a parameter for each option.
@@ -140,7 +137,7 @@ def rate(
     if options.pop("skip_bad", False):
         options["on_bad"] = "skip"
     if table:
-        return rate_scores(
+        return _rate_scores(
             battles,
             {**options, "category": category, "goal": goal},
             report,
@@ -149,7 +146,7 @@ def rate(
             quiet,
             typed(context),
         )
-    refuse_settings_of_scores(options)
+    _refuse_settings_of_scores(options)
     with progress(3, quiet=quiet) as tell, collected_warnings() as warned:
         tell(f"reading {battles[0].name}")
         streamed = _is_large(battles) and not _needs_rows(options, category, battles)
@@ -329,7 +326,7 @@ def _show(
     from ..ratings.summary import is_moderate, sentences, settings, text_board
 
     console = new_console()
-    console.print(text_board(found, _SHOWN), markup=False, soft_wrap=True)
+    console.print(text_board(found, 30), markup=False, soft_wrap=True)
     console.print()
     for name, value in settings(found).items():
         console.print(f"{name}: {value}", markup=False)
@@ -355,7 +352,7 @@ def _category_lines(boards: Any) -> list[str]:
         shown = ", ".join(f"{visible(row['item'])} {row['rating']:.0f}" for row in best)
         lines.append(f"  {visible(category)}: {shown}")
     sure = [row for row in rows if row.get("pvalue", 1.0) < 0.05]
-    for row in sorted(sure, key=lambda row: row["pvalue"])[:_MOST_DIFFERENCES]:
+    for row in sorted(sure, key=lambda row: row["pvalue"])[:10]:
         lines.append(
             f"  {visible(row['item'])} is {abs(row['difference']):.0f} points "
             f"{'better' if row['difference'] > 0 else 'worse'} in {visible(row['category'])} than on average "
@@ -405,3 +402,93 @@ def _extras(found: Ratings, goal: str | None) -> list[str]:
             f"  {visible(row['item_a'])} against {visible(row['item_b'])}" for row in _next(found, goal) or ()
         ]
     return lines
+
+
+# ------------------------------------------------------------------------------------- tables of scores
+
+# Settings of scores as arguments of `preflearn.leaderboard`.
+_OF_SCORES = {
+    "item": "item", "task": "task", "score": "score", "family": "family", "lower_is_better": "higher_is_better",
+}  # fmt: skip
+
+
+def _refuse_settings_of_scores(options: dict[str, Any]) -> None:
+    """Settings that mean nothing for battles."""
+    from ..errors import InputError
+
+    for name in _OF_SCORES:
+        if name in options:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} is about a table of scores: give --table, or leave it out")
+
+
+def _rate_scores(
+    paths: list[Path],
+    options: dict[str, Any],
+    report: Path | None,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+    command: str,
+) -> None:
+    """Rank the items of a table of scores, print the board and write what was asked for."""
+    from ..errors import InputError
+    from ..report.ratings import page_of_scores
+    from ..tables.atomic import write_whole
+
+    given = {_OF_SCORES[name]: options[name] for name in _OF_SCORES if name in options}
+    ignored = [name for name, value in options.items() if value and name not in (*_OF_SCORES, "level")]
+    if ignored:
+        raise InputError(
+            "{argument} is about battles, not about a table of scores (--table)", argument=ignored[0]
+        )
+    if "level" in options:
+        given["level"] = options["level"]
+    with progress(2, quiet=quiet) as tell, collected_warnings() as warned:
+        tell(f"reading {paths[0].name}")
+        columns = _read_scores(paths, given)
+        tell("comparing")
+        from ..ratings import leaderboard
+
+        found = leaderboard(columns, **given)
+        texts = []
+        if report is not None:
+            texts.append((report, page_of_scores(found, report, f"Leaderboard of {paths[0].name}", command)))
+        if output is not None:
+            texts.append((output, _as_file(found, output.suffix.lower())))
+        for path, text in texts:
+            write_whole(path, text)
+    if as_json:
+        print_json({"source": str(paths[0]), **found.to_dict()})
+    elif not quiet:
+        console = new_console()
+        console.print(str(found), markup=False, soft_wrap=True)
+        print_notes(console, warned)
+        for path, _ in texts:
+            console.print(f"wrote {path}", markup=False)
+
+
+def _read_scores(paths: list[Path], given: dict[str, Any]) -> dict[str, Any]:
+    """The columns of the files; names are read as texts even if they look like numbers."""
+    from ..ratings.scores import ITEMS
+    from ..tables.table import read_table
+
+    names = files.column_names(paths[0], files.Reading())
+    asked = [given.get(name) for name in ("item", "task", "family")]
+    texts = [name for name in names if name in asked or name.lower() in ITEMS]
+    found = read_table([str(path) for path in paths], target=None, query=None, item=None, texts=texts)
+    return dict(found.columns)
+
+
+def _as_file(found: Leaderboard, suffix: str) -> str:
+    import json
+
+    from ..report.ratings import rows_of
+    from ..tables.writing import csv_text
+
+    if suffix == ".md":
+        return found.to_markdown()
+    if suffix == ".json":
+        return json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    rows = (row.values() for row in rows_of(found.columns_of_table))
+    return csv_text(found.columns_of_table, rows, "\t" if suffix == ".tsv" else ",")

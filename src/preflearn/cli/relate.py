@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +20,7 @@ from .output import (
     progress,
     refuse_both,
     typed,
+    write_stdout,
 )
 from .settings import LEARNING, JsonOption, QuietOption, SetOption, VerboseOption, read_settings
 
@@ -171,8 +169,8 @@ class _Relation:
         self._prepare()
         self.kernels: dict[str, Any] = {"row_kernel": kernel, "column_kernel": kernel}
         if kernel == "rbf":
-            for side, X in zip(("row", "column"), self.objects, strict=True):
-                self.kernels[f"{side}_params"] = {"gamma": _median_gamma(X) if gamma is None else gamma}
+            params = {"gamma": "median" if gamma is None else gamma}
+            self.kernels |= {"row_params": params, "column_params": params}
         elif gamma is not None:
             raise ValueError(f"--set gamma would be ignored by --kernel {kernel}: leave it out.")
         p, q = len(tables.rows.names), len(tables.columns.names)
@@ -243,7 +241,7 @@ class _Relation:
         import numpy as np
 
         from ..metrics import concordance
-        from ..model_selection.relation import means_in_order, relation_interval
+        from ..model_selection.evaluation import means_in_order, relation_interval
         from ..report.relation import SettingRow
 
         rows = []
@@ -351,7 +349,7 @@ def _loaded(model_file: Path, data: list[Path]) -> tuple[Any, list[Any], list[An
 def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None:
     """The model of a relation on labels that are known: rows, columns and pairs, as in the training."""
     from ..model_selection import evaluate_scores
-    from ..model_selection.relation import relation_interval
+    from ..model_selection.evaluation import relation_interval
     from ..tables.preferences import read_relation
 
     if len(data) != 3:
@@ -377,20 +375,14 @@ def evaluate_relation(model_file: Path, data: list[Path], as_json: bool) -> None
 
 
 def _write_scores(scores: Any, names: list[Any], output: Path | None, quiet: bool) -> None:
-    from ..tables.atomic import atomic_write
+    from ..tables.atomic import write_whole
+    from ..tables.writing import csv_text
 
-    def write(file: Any) -> None:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["row", "column", "score"])
-        writer.writerows((row, column, repr(score)) for row, column, score in zip(*names, scores.tolist()))
-
+    text = csv_text(["row", "column", "score"], zip(*names, map(repr, scores.tolist())))
     if output is None:
-        write(sys.stdout)
+        write_stdout(text)
         return
-    with atomic_write(output) as raw:
-        file = io.TextIOWrapper(raw, encoding="utf-8", newline="")
-        write(file)
-        file.detach()
+    write_whole(output, text)
     if not quiet:
         new_console().print(f"Wrote {len(scores):,} scores to {output}.", markup=False)
 
@@ -411,17 +403,6 @@ def scaled(X: Any, how: dict[str, list[Any]]) -> Any:
     import numpy as np
 
     return (X - np.array(how["mean"])) / np.array(how["scale"])
-
-
-def _median_gamma(X: Any) -> float:
-    """One over the median squared distance of (at most 1000) objects."""
-    import numpy as np
-    from scipy.spatial.distance import pdist
-
-    some = X[np.linspace(0, X.shape[0] - 1, min(1000, X.shape[0])).astype(int)]
-    distances = pdist(some, "sqeuclidean") if some.shape[0] > 1 else np.zeros(1)
-    median = float(np.median(distances))
-    return 1.0 / median if median > 0 else 1.0
 
 
 def _show(summary: str, settings: list[Any], notes: list[str], output: Path, report: Path | None) -> None:

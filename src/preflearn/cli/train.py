@@ -1,19 +1,32 @@
-"""``preflearn train``: a ranker from a file, with alpha by cross-validation, a model file and a report."""
+"""``preflearn train``: a ranker from a file, with alpha by cross-validation, a model file and a report.
+
+Files that do not fit into memory are read in parts; the command says so, and resumes after a stop.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ..auto.training.options import Learner, TrainingOptions
-from . import files, large
+from . import files
 from . import preferences as of_pairs
-from .output import collected_warnings, new_console, print_json, print_notes, progress, refuse_both, typed
+from .output import (
+    collected_warnings,
+    new_console,
+    print_json,
+    print_notes,
+    print_table,
+    progress,
+    refuse_both,
+    typed,
+)
 from .settings import (
     LEARNING,
     JsonOption,
@@ -27,9 +40,13 @@ from .settings import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..auto.training.conclusions import Problem
+    from ..auto.training.parts import Parts
+    from ..model_selection.dependence import Dependence
     from ..report import TrainingReport
-    from ..report.contents import LeaderboardRow, LeaderboardTable
-    from ..tables.encoding.summary import TableSummary
+    from ..report.contents import LeaderboardTable
+    from ..tables.encoding.kinds import TableSummary
+    from ..tables.ranking import TableSize
 
 OutputOption = Annotated[
     Path | None,
@@ -47,7 +64,23 @@ LearnerOption = Annotated[
     ),
 ]
 
-_SHOWN_COLUMNS = 12
+# Memory of a training in multiples of the table: as read, encoded, and the views of the features in prediction.
+_COPIES = 10
+# Upper bound on the memory of a training in multiples of the size of the file, compression included.
+_EXPANDED = 1000
+
+
+class Task(NamedTuple):
+    """What is to be learned, what the model must remember of how it was read, what makes numbers of it, and notes.
+
+    Where rows depend on each other, the column that says so.
+    """
+
+    problem: Problem
+    memory: dict[str, Any]
+    encoder: Any
+    notes: list[str]
+    dependence: Dependence | None = None
 
 
 # Long: a parameter for each option.
@@ -100,7 +133,7 @@ def train(
         raise
     _refuse_unused(options, reading, pairs_from, data)
     files.check_report(report)
-    parts = None if pairs_from else large.in_parts(data, reading, options, output)
+    parts = None if pairs_from else _in_parts(data, reading, options, output)
     details = report is not None or as_json
     if parts is not None:
         with collected_warnings() as warned:
@@ -135,18 +168,18 @@ def train(
 
 def _read(
     paths: list[Path], pairs_from: of_pairs.Source, reading: files.Reading, options: TrainingOptions
-) -> large.Read:
+) -> Task:
     if pairs_from:
-        return large.Read(*of_pairs.read_problem(pairs_from, paths, reading, options))
+        return Task(*of_pairs.read_problem(pairs_from, paths, reading, options))
     from ..auto.training.ranking import RankingProblem
 
     found = files.read_training(paths, reading)
     ranking = RankingProblem(found.data, options)
     ranking.title = f"Ranking model from {files.together(paths)}"
-    return large.Read(ranking, found.memory, found.data.encoder, found.notes, found.dependence)
+    return Task(ranking, found.memory, found.data.encoder, found.notes, found.dependence)
 
 
-def _columns(source: large.Read) -> TableSummary | None:
+def _columns(source: Task) -> TableSummary | None:
     """What was found of the columns; one whose rows depend on each other does not look like a query column."""
     summary: TableSummary | None = getattr(source.encoder, "summary_", None)
     if summary is None or source.dependence is None or summary.query != source.dependence.column:
@@ -216,18 +249,16 @@ def _write(
     """The page is made before anything is written, so that a failure leaves nothing behind."""
     from ..report.html import render_for
     from ..tables.atomic import write_whole
-    from ..tables.models.files import write_model
+    from ..tables.models.files import model_to_bytes
 
     with collected_warnings():  # from Matplotlib, about characters that its fonts lack
         page = None if report is None else render_for(report, found)
-    write_model(model, output, metadata)
+    write_whole(output, model_to_bytes(model, metadata, check=False))  # of parts that are known to load
     if report is not None and page is not None:
         write_whole(report, page)
 
 
 def _show(report: TrainingReport, output: Path, report_file: Path | None) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = new_console()
@@ -236,14 +267,11 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
     console.print(Text(report.title, style="bold").append(f": {report.summary}", style="not bold"))
     console.print(Text(report.verdict))
     if report.columns is not None:
-        console.print(_columns_table(report.columns))
-    table = Table(box=box.SIMPLE, title="What was chosen, and why", title_justify="left", title_style="bold")
-    table.add_column("part")
-    table.add_column("choice", style="cyan")
-    table.add_column("reason")
-    for choice in report.choices:
-        table.add_row(Text(choice.name), Text(choice.value), Text(choice.why))
-    console.print(table)
+        _show_columns(console, report.columns)
+    choices = [(choice.name, choice.value, choice.why) for choice in report.choices]
+    print_table(
+        console, ("part", "choice", "reason"), choices, title="What was chosen, and why", left=3, cyan=1
+    )
     found = report.estimate
     low, high = found.interval
     console.print(
@@ -262,94 +290,235 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
     else:
         _show_baselines(console, report)
     print_notes(console, report.notes)
-    _show_next_steps(console, report.next_steps)
+    if report.next_steps:
+        console.print(Text("What to do next", style="bold"))
+    for step in report.next_steps:
+        console.print(Text(f"  - {step}"))
     wrote = f"{output}" + ("" if report_file is None else f" and {report_file}")
     console.print(Text(f"Wrote {wrote} in {report.seconds:.1f} s."))
 
 
 def _show_baselines(console: Console, report: TrainingReport) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    found = report.estimate
     tested = any(row.pvalue is not None for row in report.baselines)
-    table = Table(
-        box=box.SIMPLE, title="Comparison with simple baselines", title_justify="left", title_style="bold"
-    )
-    table.add_column("ordered by")
-    table.add_column(found.measure, justify="right")
-    if tested:
-        table.add_column("wins / losses / ties", justify="right")
-        table.add_column("p (Holm)", justify="right")
+    head = ["ordered by", report.estimate.measure, *(["wins / losses / ties", "p (Holm)"] if tested else [])]
+    rows = []
     for row in report.baselines:
-        style = "bold" if row.is_model else ""
-        cells: list[Any] = [Text(row.label), f"{row.value:.4f}"]
+        cells = [row.label, f"{row.value:.4f}"]
         if tested:
             counted = "" if row.wins is None else f"{row.wins} / {row.losses} / {row.ties}"
             cells += [counted, "" if row.pvalue is None else f"{row.pvalue:.2g}"]
-        table.add_row(*cells, style=style)
-    console.print(table)
+        rows.append(cells)
+    of_model = [k for k, row in enumerate(report.baselines) if row.is_model]
+    print_table(console, head, rows, title="Comparison with simple baselines", bold=of_model)
 
 
-def _columns_table(columns: TableSummary) -> Any:
+def _show_columns(console: Console, columns: TableSummary, most: int = 12) -> None:
     """The kinds that were found, the columns of each on one line."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, title="Columns", title_justify="left", title_style="bold")
-    for heading in ("kind", "columns", "features"):
-        table.add_column(heading, justify="right" if heading == "features" else "left")
+    rows = []
     for kind, names, n_features, notes in columns.by_kind():
-        shown = ", ".join(names[:_SHOWN_COLUMNS])
-        if len(names) > _SHOWN_COLUMNS:
-            shown += f" and {len(names) - _SHOWN_COLUMNS} more"
-        told = f" ({'; '.join(notes)})" if notes else ""
-        table.add_row(
-            Text(kind, style="cyan"), Text(shown + told), str(n_features) if n_features else "set aside"
-        )
-    return table
+        shown = ", ".join(names[:most])
+        if len(names) > most:
+            shown += f" and {len(names) - most} more"
+        shown += f" ({'; '.join(notes)})" if notes else ""
+        rows.append((kind, shown, str(n_features) if n_features else "set aside"))
+    print_table(console, ("kind", "columns", "features"), rows, title="Columns", left=2, cyan=0)
 
 
 def _show_leaderboard(console: Console, board: LeaderboardTable) -> None:
     """The candidates, best first, with the model above them."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, title="What was tried", title_justify="left", title_style="bold")
-    table.add_column("candidate")
-    for title in (
+    head = [
+        "candidate",
         board.scoring,
         f"against {board.simplest}",
         *(["p (Holm)"] if board.is_tested else []),
         "share",
-    ):
-        table.add_column(title, justify="right")
-    for row in board.rows:
-        name, *cells = _leaderboard_cells(row, board.is_tested)
-        table.add_row(Text(name), *cells, style="bold" if row.is_model else "")
-    console.print(table)
-    console.print(Text(board.note))
-
-
-def _show_next_steps(console: Console, steps: Sequence[str]) -> None:
-    """Print what to do next, one line per step."""
-    from rich.text import Text
-
-    if steps:
-        console.print(Text("What to do next", style="bold"))
-    for step in steps:
-        console.print(Text(f"  - {step}"))
-
-
-def _leaderboard_cells(row: LeaderboardRow, tested: bool) -> list[str]:
-    share = "" if row.is_model or row.share == 0 else f"{100 * row.share:.0f} %"
-    return [
-        f"{row.name} (this model)" if row.is_model else row.label,
-        row.shown_score,
-        "" if row.difference is None else f"{row.difference:+.4f}",
-        *(["" if row.pvalue is None else f"{row.pvalue:.2g}"] if tested else []),
-        share,
     ]
+    rows = [
+        (
+            f"{row.name} (this model)" if row.is_model else row.label,
+            row.shown_score,
+            "" if row.difference is None else f"{row.difference:+.4f}",
+            *(["" if row.pvalue is None else f"{row.pvalue:.2g}"] if board.is_tested else []),
+            "" if row.is_model or row.share == 0 else f"{100 * row.share:.0f} %",
+        )
+        for row in board.rows
+    ]
+    of_model = [k for k, row in enumerate(board.rows) if row.is_model]
+    print_table(console, head, rows, title="What was tried", bold=of_model)
+    console.print(board.note, markup=False)
+
+
+# ----------------------------------------------------------------------------- files that do not fit into memory
+
+
+def _in_parts(
+    paths: Sequence[Path], reading: files.Reading, options: TrainingOptions, output: Path
+) -> _InParts | None:
+    """A training in parts, where the files do not fit into memory; what cannot be learned in this way is refused."""
+    from ..errors import InputError, Remedy
+    from ..numerics.memory import fits_in_memory
+    from ..tables.ranking import size_of
+
+    if not all(path.is_file() for path in paths):
+        return None  # reported when the files are read
+    if fits_in_memory(_EXPANDED * sum(path.stat().st_size for path in paths)):
+        return None
+    with collected_warnings():  # repeated when the rows are read
+        found = size_of([str(path) for path in paths], **{name: getattr(reading, name) for name in _OF_FILES})
+    if fits_in_memory(_COPIES * found.n_bytes):
+        return None
+    about = f"{files.together(paths)}: {_size(found)}"
+    if options.learner is not Learner.auto or options.asks_for_a_kernel:
+        raise InputError(
+            f"{about}; a single learner reads all rows at once",
+            Remedy("learner", "auto", "without settings of a kernel, to train from the file in parts"),
+        )
+    if reading.skip_bad:
+        raise InputError(
+            f"{about}; --skip-bad leaves no rows out of a file in parts: pass a file without them"
+        )
+    if reading.group is not None:
+        raise InputError(
+            f"{about}; whole groups are not drawn from a file in parts: leave --group out, and pass fewer rows"
+        )
+    if reading.weight is not None:
+        raise InputError(f"{about}; rows with weights are not learned in parts: leave --read weight out")
+    if reading.query is None:
+        raise InputError(
+            f"{about}; one ranking of all rows is not learned in parts",
+            Remedy("query", purpose="with a column whose rows are compared"),
+        )
+    return _InParts(list(paths), reading, options, found, output.with_name(output.name + ".checkpoint"))
+
+
+_OF_FILES = ("format", "columns", "delimiter", "encoding")
+
+
+@dataclass(frozen=True)
+class _InParts:
+    """A training in parts that is about to begin.
+
+    Attributes
+    ----------
+    paths : list of Path
+    reading : Reading
+    options : TrainingOptions
+    size : TableSize
+    checkpoint : Path
+    """
+
+    paths: list[Path]
+    reading: files.Reading
+    options: TrainingOptions
+    size: TableSize
+    checkpoint: Path
+
+    def train(self, *, quiet: bool, verbose: bool, details: bool) -> tuple[Task, Any, TrainingReport]:
+        """Refuse what the first rows show to be wrong, announce, train, and describe."""
+        from ..auto.training.train import train
+        from ..errors import InputError
+        from ..learners.streaming.checkpoint import CheckpointError
+
+        shows = verbose or (sys.stderr.isatty() and not quiet)
+
+        def tell(stage: str) -> None:
+            if shows:
+                print(f"preflearn: {stage}", file=sys.stderr, flush=True)
+
+        def announce() -> None:
+            if not quiet:
+                print(self._announcement(), file=sys.stderr, flush=True)
+
+        options = replace(self.options, verbose=shows)
+        parts, memory_of = self._open(announce, tell)
+        title = f"Ranking model from {files.together(self.paths)}"
+        try:
+            problem = parts.problem(title, options, self.checkpoint, tell)
+        except CheckpointError as error:
+            advice = "remove the file to start over, or write the model elsewhere with -o"
+            raise InputError(f"{error.found}: {advice}") from error
+        except InputError:  # another command will be next
+            self.checkpoint.unlink(missing_ok=True)
+            raise
+        model, report = train(problem, tell=tell, details=details)
+        encoder = problem.data.encoder
+        return Task(problem, memory_of(encoder), encoder, []), model, report
+
+    def _announcement(self) -> str:
+        from ..auto.sample import MOST_ROWS
+        from ..auto.training.parts import expected_seconds
+        from ..squared.routes import in_words
+
+        seconds = expected_seconds(self.size.n_rows, self.size.n_columns)
+        begins = (
+            "starts from the rows that were kept there" if self.checkpoint.exists() else "starts from there"
+        )
+        some = ""
+        if self.size.n_rows > MOST_ROWS:
+            some = f"About {MOST_ROWS:,} rows are learned from, whole queries drawn from all of them. "
+        return (
+            f"preflearn: {files.together(self.paths)}: {_size(self.size)}. It is read in parts; with the training that "
+            f"takes {in_words(seconds)} on an idle machine. {some}The rows that are learned from are kept in "
+            f"{self.checkpoint} once all have been read; the same command {begins}."
+        )
+
+    def _open(
+        self, announce: Callable[[], None], tell: Callable[[str], None]
+    ) -> tuple[Parts, Callable[[Any], dict[str, Any]]]:
+        """The rows, and what the model remembers of how they were read, given their encoder.
+
+        The announcement comes after what can be refused at once, and before all rows are read.
+        """
+        from ..auto.training.parts import Parts
+
+        names = [str(path) for path in self.paths]
+        if not self.reading.is_table(self.paths[0]):
+            announce()
+            return self._open_letor(names, tell)
+
+        from ..errors import InputError, Remedy
+        from ..tables.table import TableChunks
+
+        arguments = self.reading.of_table()
+        del arguments["weight"]
+        chunks = TableChunks(names, **arguments)
+        if chunks.query is None:
+            raise InputError(
+                f"{files.together(self.paths)}: {_size(self.size)}; one ranking of all rows is not learned in parts, "
+                "and there is no column of queries",
+                Remedy("query", purpose="with a column whose rows are compared"),
+            )
+        parts = Parts.of_table(chunks, self.reading.kinds)
+        parts.rows.check_first()
+        announce()
+        return parts, lambda encoder: files.table_memory(chunks, encoder, chunks.names)
+
+    def _open_letor(
+        self, names: list[str], tell: Callable[[str], None]
+    ) -> tuple[Parts, Callable[[Any], dict[str, Any]]]:
+        from ..auto.training.parts import Parts
+        from ..learners.streaming.stream import as_source
+        from ..tables.ranking import scan_ranking
+
+        tell("counting the features")
+        given = self.reading.of_letor().items()
+        arguments = {name: one for name, one in given if one is not None and one != "auto"}
+        n_features = scan_ranking(names, **arguments).n_features
+        source = as_source(names, {**arguments, "n_features": n_features}, verbose=False)
+        memory = {"kind": "letor", "features": [str(k + 1) for k in range(n_features)]}
+        return Parts.of_letor(source, n_features), lambda encoder: memory
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _size(found: TableSize) -> str:
+    from ..numerics.memory import available_bytes
+
+    about = "" if found.is_exact else "about "
+    needed, there = _COPIES * found.n_bytes / 1e9, (available_bytes() or 0) / 1e9
+    return (
+        f"{about}{_counted(found.n_rows, 'row')} x {_counted(found.n_columns, 'column')}; training in memory would "
+        f"take about {needed:.1f} GB, and {there:.1f} GB are available"
+    )

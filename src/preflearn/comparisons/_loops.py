@@ -101,12 +101,6 @@ def sums_beside(values, starts) -> tuple[np.ndarray, np.ndarray]:
     return before, after
 
 
-def transpose_in_place(K) -> None:
-    """K ← Kᵀ for a square matrix, tile by tile. O(m²)."""
-    n_tiles = -(-K.shape[0] // _TILE)
-    over_ranges(_transpose_tiles, n_tiles, K, least=max(1, _LEAST // (_TILE * K.shape[0] + 1)))
-
-
 def _least(entries_each: int) -> int:
     return max(1, _LEAST // max(1, entries_each))
 
@@ -114,9 +108,6 @@ def _least(entries_each: int) -> int:
 def _least_queries(n_rows: int, width: int, n_queries: int) -> int:
     """Queries that are worth a thread: blocks that fit the cache are centred faster than threads start."""
     return max(1, (_LEAST_CENTRED * n_queries) // max(1, n_rows * width))
-
-
-_TILE = 64
 
 
 @njit(cache=True, nogil=True)
@@ -275,17 +266,6 @@ def _sums_beside(values, starts, before, after):
         for i in range(starts[q + 1] - 1, starts[q] - 1, -1):
             after[i] = total
             total += values[i]
-
-
-@njit(cache=True, nogil=True)
-def _transpose_tiles(K, first, last):
-    n = K.shape[0]
-    n_tiles = (n + _TILE - 1) // _TILE
-    for a in range(first, last):
-        for b in range(a, n_tiles):
-            for i in range(a * _TILE, min((a + 1) * _TILE, n)):
-                for j in range(max(b * _TILE, i + 1), min((b + 1) * _TILE, n)):
-                    K[i, j], K[j, i] = K[j, i], K[i, j]
 
 
 @njit(cache=True, nogil=True)

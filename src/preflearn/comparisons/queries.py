@@ -186,17 +186,15 @@ class QueryComparisons(Comparisons):
         return self._outer, self._inner
 
     def half_both_sides(self, K: np.ndarray) -> np.ndarray:
-        from ._loops import centre_along_rows, transpose_in_place
+        from ._loops import centre_along_rows
 
         none = np.empty(0, dtype=np.int64)
         ties, tie_counts = (
             (none, none) if self.tie_groups is None else (self.tie_groups.codes, self.tie_groups.counts)
         )
         factors = (np.sqrt(self._inner), np.sqrt(self._outer))
-        arguments = (self.queries.codes, self.queries.counts, ties, tie_counts, *factors)
-        centre_along_rows(K, *arguments)
-        transpose_in_place(K)
-        centre_along_rows(K, *arguments)
+        centre_along_rows(K, self.queries.codes, self.queries.counts, ties, tie_counts, *factors)
+        self._centre(K, self._means(K), slice(0, self.n_rows), *factors, K)
         return K
 
     def blocks(self, V: np.ndarray, n_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

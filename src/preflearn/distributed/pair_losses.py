@@ -25,9 +25,8 @@ from ..kernels.maps import NystromMap
 from ..learners.streaming.stream import basis_map
 from ..losses.newton import MINIMISERS, Features, PairObjective, Preconditioner, RowSample
 from ..losses.pairs import RoundedHinge, ScoredPairs, SquaredHinge
-from ..squared.query_keys import KeySet, label_keys
-from .parts import Parts, in_part, require_dask, tree_reduce
-from .squared_losses import choose_shared_basis, read_part
+from ..squared.statistics import KeySet, label_keys
+from .parts import Parts, choose_shared_basis, in_part, read_part, require_dask, tree_reduce
 
 # Points whose sorted pairs a partition keeps: the line search evaluates one besides the present one.
 _POINTS_KEPT = 2

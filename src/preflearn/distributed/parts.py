@@ -1,4 +1,6 @@
-"""Dask arrays and data frames as a list of parts, each the rows of one partition."""
+"""Dask arrays and data frames as a list of parts, each the rows of one partition; the rows of them all that are basis
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
 
+from ..comparisons import encode_queries
+from ..comparisons.inputs import read_scores
 from ..errors import missing_extra
+from ..kernels.functions import n_items, take_items
+from ..kernels.inputs import read_items
+from ..kernels.maps import choose_basis
+from ..learners.streaming.basis import Basis, refuse_basis
+from ..squared.statistics import label_keys
 
 
 def require_dask() -> Any:
@@ -167,3 +178,55 @@ def tree_reduce(items: list[Any], combine: Any, split_every: int) -> Any:
 def in_part(number: int, error: Exception) -> Exception:
     """The same error with the number of the partition."""
     return ValueError(f"Partition {number}: {error}")
+
+
+def read_part(number: int, model: Any, X: Any, y: Any, qid: Any) -> tuple[Any, np.ndarray, Any] | None:
+    """Checked rows of one partition, on its worker; None where it is empty."""
+    X, y, qid = as_plain(X), as_plain(y), None if qid is None else as_plain(qid)
+    if n_items(X) == 0:
+        return None
+    try:
+        X = read_items(model, X, model._read_kernel(), reset=True)
+        scores, _ = read_scores(y, n_items(X), estimator=model)
+    except (TypeError, ValueError) as error:
+        raise in_part(number, error) from error
+    return X, scores, qid
+
+
+def choose_shared_basis(model: Any, parts: Parts) -> Basis:
+    """The rows that `fit` would choose, fetched from where they are."""
+    dask = require_dask()
+    refuse_basis(model)
+    lengths = parts.lengths()
+    ends = np.cumsum(lengths)
+    chosen = choose_basis(int(ends[-1]), model.n_basis, model.basis, model.random_state)
+    assert chosen is not None
+    owner = np.searchsorted(ends, chosen, side="right")
+    fetch = dask.delayed(_fetch)
+    tasks, places = [], []
+    for number in np.unique(owner):
+        mine = np.flatnonzero(owner == number)
+        places.append(mine)
+        X, y, qid = parts.triples()[number]
+        rows = chosen[mine] - (ends[number] - lengths[number])
+        tasks.append(fetch(int(number), clone(model), X, y, qid, rows))
+    fetched = dask.compute(*tasks)
+    order = np.argsort(np.concatenate(places))
+    items = [item for item, _ in fetched]
+    stacked = sp.vstack(items, format="csr") if sp.issparse(items[0]) else np.concatenate(items)
+    keys = chosen
+    if parts.qid is not None:
+        keys = np.concatenate([key for _, key in fetched])[order]
+    given = not isinstance(model.basis, str)
+    source = "the rows given" if given else f"uniform sample of all {int(ends[-1])} rows"
+    return Basis(stacked[order], chosen, keys, source)
+
+
+def _fetch(number: int, model: Any, X: Any, y: Any, qid: Any, rows: np.ndarray) -> tuple[Any, Any]:
+    part = read_part(number, model, X, y, qid)
+    assert part is not None
+    if part[2] is None:
+        return take_items(part[0], rows), None
+    queries = encode_queries(part[2], part[1].shape[0])
+    assert queries.labels is not None
+    return take_items(part[0], rows), label_keys(queries.labels[queries.codes[rows]])

@@ -4,9 +4,8 @@
 from . import products, distances  # noqa: F401 (they register the named kernels)
 
 # isort: on
-from .basis import choose_basis
 from .functions import Kernel
-from .maps import EmpiricalKernelMap, NystromMap
+from .maps import EmpiricalKernelMap, NystromMap, choose_basis
 from .registry import KernelFunction, register_kernel
 
 __all__ = ["EmpiricalKernelMap", "Kernel", "KernelFunction", "NystromMap", "choose_basis", "register_kernel"]

@@ -14,9 +14,8 @@ import scipy.sparse as sp
 
 from ..numerics.memory import require_memory
 from ..numerics.threads import blas_at_rest, over_small_ranges
-from .functions import Kernel
+from .functions import Kernel, n_items
 from .registry import kernel_names
-from .rows import n_items
 
 # Kernel values that one thread evaluates at a time: they stay in its cache from the product to the exponential.
 _ONE_BLOCK = 1 << 16

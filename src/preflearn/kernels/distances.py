@@ -30,8 +30,8 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.extmath import row_norms
 
+from .functions import dense, middle_row, weighted_differences
 from .registry import KernelFunction, register_kernel
-from .rows import dense, middle_row, weighted_differences
 
 _SMOOTHNESS = (0.5, 1.5, 2.5)
 _ROUNDING = 8 * np.finfo(np.float64).eps

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..numerics.onnx_graph import ExportError, Graph, Value
-from .functions import Kernel
-from .rows import dense
+from .functions import Kernel, dense
 
 
 def kernel_nodes(graph: Graph, kernel: Any, X: Value, basis: Any, basis_indices: np.ndarray) -> Value:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .functions import dense, n_items, sparse_products, weighted_rows
 from .registry import KernelFunction, register_kernel
-from .rows import dense, n_items, sparse_products, weighted_rows
 
 
 @register_kernel

@@ -27,8 +27,8 @@ from ..model_selection._tally import share_in_order
 from ..numerics.namespace import Home, as_host, check_same_home, is_device_array
 from ..numerics.onnx_graph import Graph, Value
 from ..progress import Stages
+from ..squared.base import Inputs
 from ..squared.problem import SquaredLossFit
-from ..squared.representations import Inputs
 from ..squared.routes import callers_level, check_solver_options, square_form
 from .gaussian_process import FunctionPosterior, noise_of_comparisons, refuse_without_posterior, row_noise
 
@@ -221,7 +221,7 @@ class TrainingRows:
     ----------
     X, kernel, feature_map, tasks, alpha : as in training
     witnesses : copies of some rows, or None
-    told : tuple of ndarray
+    known : tuple of ndarray
         Copies of what is known about these rows: scores, weights, queries.
     """
 
@@ -231,7 +231,7 @@ class TrainingRows:
     tasks: Sequence[Comparisons]
     alpha: Any
     witnesses: Any
-    told: tuple[np.ndarray, ...]
+    known: tuple[np.ndarray, ...]
 
     @classmethod
     def keep(cls, X: Any, kernel: Kernel, feature_map: Any, tasks: Sequence[Comparisons], alpha: Any):
@@ -239,8 +239,8 @@ class TrainingRows:
         is_array = isinstance(X, np.ndarray) or sp.issparse(X)
         rows = cls._witness_rows(X) if is_array else None
         witnesses = None if rows is None else take_items(X, rows).copy()
-        told = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
-        return cls(X, kernel, feature_map, tasks, alpha, witnesses, told)
+        known = () if rows is None else tuple(one[rows] for one in cls._arrays_of(tasks))
+        return cls(X, kernel, feature_map, tasks, alpha, witnesses, known)
 
     @staticmethod
     def _arrays_of(tasks: Sequence[Comparisons]) -> list[np.ndarray]:
@@ -263,7 +263,7 @@ class TrainingRows:
         rows = self._witness_rows(self.X)
         if not all(
             np.array_equal(one[rows], then)
-            for one, then in zip(self._arrays_of(self.tasks), self.told, strict=True)
+            for one, then in zip(self._arrays_of(self.tasks), self.known, strict=True)
         ):
             return False
         now = take_items(self.X, rows)

@@ -33,7 +33,7 @@ from ..losses.laplace import (
 from ..losses.logistic import estimate_reliability
 from ..losses.newton import Features
 from ..losses.questions import MOST_CANDIDATES, candidates, choose_pairs, random_open_pairs, read_goal
-from .posterior import PosteriorModel
+from .latent import PosteriorModel
 
 _STRATEGIES = ("information", "random")
 # Alternations between scores and reliabilities, and the relative change of r at which they stop.

@@ -51,7 +51,6 @@ _VARIANCES = np.logspace(2.5, -2.0, 10)
 # Ratios that item_offsets="auto" tries, and factors of one over the median squared distance for gammas="auto".
 _OFFSETS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 _WIDTHS = (0.25, 1.0, 4.0)
-_SAMPLE = 500
 # Draws of the posterior for very many labels: the score is a mean over equally many answers.
 _DRAWS = 16
 # Where few answers say little, log-normal priors are added to the evidence, given by their median and the standard
@@ -364,18 +363,8 @@ class BradleyTerryCV(EstimatingLearner, BradleyTerryModel):
         return posterior, mode.fit.weights
 
     def _plain_model(self, gamma: float | None, item_offsets: float) -> BradleyTerry:
-        names = (
-            "kernel",
-            "degree",
-            "coef0",
-            "kernel_params",
-            "n_basis",
-            "basis",
-            "random_state",
-            "tol",
-            "max_iter",
-        )
-        options = {name: getattr(self, name) for name in names}
+        shared = BradleyTerry().get_params().keys() & self.get_params().keys()
+        options = {name: getattr(self, name) for name in shared - {"gamma", "item_offsets", "verbose"}}
         return BradleyTerry(gamma=gamma, item_offsets=item_offsets, **options)
 
     def _read_folds(self, answers: Answers, with_judges: bool) -> list[np.ndarray] | None:
@@ -462,9 +451,9 @@ def _columns(answers: Answers, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(answers, name) for name in names)
 
 
-def _median_distance(X: Any, *, squared: bool) -> float:
-    """Median distance between different rows of a sample."""
-    rows = np.linspace(0, n_items(X) - 1, min(n_items(X), _SAMPLE)).astype(int)
+def _median_distance(X: Any, *, squared: bool, size: int = 500) -> float:
+    """Median distance between different rows of a sample of this size."""
+    rows = np.linspace(0, n_items(X) - 1, min(n_items(X), size)).astype(int)
     sample = take_items(X, rows)
     distances = euclidean_distances(sample, squared=True) if squared else manhattan_distances(sample)
     positive = distances[distances > 0]

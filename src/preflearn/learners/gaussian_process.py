@@ -36,11 +36,6 @@ from ..squared.problem import feature_moments
 if TYPE_CHECKING:
     from .base import TrainingRows
 
-# Random vectors that the trace of L² is estimated from.
-_PROBES = 32
-# Rows whose kernel values with themselves are read from one block.
-_DIAGONAL_BLOCK = 64
-
 
 class FunctionPosterior:
     """The posterior of f for σ = 1.
@@ -103,10 +98,9 @@ class FunctionPosterior:
         return np.maximum(length - np.einsum("ij,ij->i", d, d), 0.0) / self._alpha
 
 
-def _diagonal(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
-    """k(x_i, z_i) for every i."""
-    starts = range(0, n_items(X), _DIAGONAL_BLOCK)
-    blocks = [slice(start, start + _DIAGONAL_BLOCK) for start in starts]
+def _diagonal(kernel: Kernel, X: Any, Z: Any, size: int = 64) -> np.ndarray:
+    """k(x_i, z_i) for every i, read from blocks of this many rows."""
+    blocks = [slice(start, start + size) for start in range(0, n_items(X), size)]
     return np.concatenate([np.diagonal(kernel.matrix(X[block], Z[block])) for block in blocks])
 
 
@@ -123,9 +117,9 @@ def row_noise(residuals: np.ndarray, queries: Groups, weights: np.ndarray | None
     return (w[:, None] * centred**2).sum(axis=0) / (free if free > 0 else 1.0)
 
 
-def noise_of_comparisons(task: Comparisons) -> float:
+def noise_of_comparisons(task: Comparisons, n_probes: int = 32) -> float:
     """tr L² / tr L, how many times a row counts on average; the trace of the square is estimated from random signs."""
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(task.n_rows, _PROBES))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(task.n_rows, n_probes))
     return float(np.mean(np.sum(task.laplacian(signs) ** 2, axis=0)) / np.sum(task.diagonal()))
 
 

@@ -17,18 +17,9 @@ from ..model_selection._learner import why_not_in_parts
 from ..squared.statistics import recipe_of
 
 # The parameters that the statistics of a chunk depend on.
-_FIXED = (
-    "kernel",
-    "gamma",
-    "degree",
-    "coef0",
-    "kernel_params",
-    "n_basis",
-    "basis",
-    "cost",
-    "ties",
-    "weighting",
-)
+FIXED = (
+    "kernel", "gamma", "degree", "coef0", "kernel_params", "n_basis", "basis", "cost", "ties", "weighting",
+)  # fmt: skip
 
 
 class PartialFitUnavailableError(AttributeError, ValueError):
@@ -206,7 +197,7 @@ class IncrementalState:
 
 
 def _options_of(model: Any) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in _FIXED}
+    return {name: getattr(model, name) for name in FIXED}
 
 
 def _same_option(before: Any, now: Any) -> bool:

@@ -15,9 +15,9 @@ from joblib import Parallel, delayed
 from sklearn.base import RegressorMixin
 
 from ..comparisons import one_group
-from ..kernels.basis import choose_basis
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
+from ..kernels.maps import choose_basis
 from ..losses.order_program import (
     OrderDesign,
     OrderSolution,

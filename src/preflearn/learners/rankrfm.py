@@ -13,10 +13,10 @@ import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
 from ..comparisons.inputs import named_cures, read_pairs, read_per_pair, read_scores
-from ..kernels.basis import choose_basis
 from ..kernels.blocks import expansion_gradient
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items, why_not_on_device
+from ..kernels.maps import choose_basis
 from ..kernels.registry import kernel_names
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge
@@ -43,8 +43,6 @@ METRICS = ("diagonal", "full")
 _DEFAULT_BASIS = 1000
 # Maximum number of rows that round and alpha are chosen on; the final training uses all rows.
 _SEARCH_ROWS = 25_000
-# This many rounds in a row without a better held-out score end the recursion.
-_PATIENCE = 2
 _N_FOLDS = 5
 
 
@@ -317,7 +315,9 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
             if single:
                 self.cv_predictions_ = self.cv_predictions_[:, 0]
         if on_device or rows.shape[0] < n_items(X):
-            self._set_function_of(self.to_rankrls().fit(X, y, qid=qid))
+            model_of_all = self.to_rankrls().fit(X, y, qid=qid)
+            for name in ("dual_coef_", "basis_", "basis_indices_"):
+                setattr(self, name, getattr(model_of_all, name))
         self.n_queries_ = queries.n_groups
         return self
 
@@ -576,9 +576,11 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         self._keep_choice(nested.estimate, predict)
         self.alphas_, self.cv_scores_ = best.alphas, best.scores
         warn_at_edge(best.alphas, best.scores, best.choice)
-        return best.models[-1], _collect([values[best.choice] for values in best.held_out], search.tests)
+        chosen = [values[[best.choice]] for values in best.held_out]
+        n = 1 + max(int(test.max()) for test in search.tests)
+        return best.models[-1], search.judge.folds.collect(chosen, n)[0]
 
-    def _walk(self, search: _Search, kernel: Kernel, patience: int = _PATIENCE) -> Iterator[TrainedRound]:
+    def _walk(self, search: _Search, kernel: Kernel, patience: int = 2) -> Iterator[TrainedRound]:
         """Round after round: train, score, and learn the next metrics, until it no longer helps."""
         stages = self._more_stages()
         best_number, best_score = 0, -np.inf
@@ -631,13 +633,6 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         self.gamma_ = kernel.width(self.metric_.shape[-1])
         self._set_function(None, coefficients, basis_indices, basis, single)
         self.feature_importances_ = _importances(kernel, basis, coefficients)
-
-    def _set_function_of(self, model: RankRLS) -> None:
-        self.dual_coef_, self.basis_, self.basis_indices_ = (
-            model.dual_coef_,
-            model.basis_,
-            model.basis_indices_,
-        )
 
     def _read_kernel(self) -> Kernel:
         """The learned kernel."""
@@ -695,15 +690,6 @@ def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
     if groups is not None:
         return min(_N_FOLDS, encode_queries(groups, n_rows).n_groups)
     return shuffled_folds(n_rows, _N_FOLDS)
-
-
-def _collect(predictions: list[np.ndarray], tests: list[np.ndarray]) -> np.ndarray:
-    """One prediction for each item that a fold predicts, shape (m, v); NaN where none does."""
-    n = 1 + max(int(test.max()) for test in tests)
-    out = np.full((n, predictions[0].shape[1]), np.nan)
-    for test, values in zip(tests, predictions, strict=True):
-        out[test] = values
-    return out
 
 
 def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndarray:

@@ -26,9 +26,8 @@ from ..comparisons.inputs import (
 from ..kernels.functions import Kernel, n_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import EmpiricalKernelMap, NystromMap
-from ..losses.censored import CensoredPairs
 from ..losses.newton import MINIMISERS, Features, PairLossFit, PairObjective, check_newton_options
-from ..losses.pairs import ListedPairs, PairSet, ScoredPairs
+from ..losses.pairs import CensoredPairs, ListedPairs, PairSet, ScoredPairs
 from ..model_selection._folds import shuffled_folds
 from ..model_selection._learner import PathLearner, read_censored
 from ..numerics.namespace import as_host

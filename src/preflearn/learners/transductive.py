@@ -28,7 +28,7 @@ from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import read_folds
 from ..numerics.memory import require_memory
-from ..squared.representations import Inputs
+from ..squared.base import Inputs
 from ..squared.routes import square_form
 from ..squared.transduction import DualTransduction, PrimalTransduction
 from .base import KernelModel, RankerMixin

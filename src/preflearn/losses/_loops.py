@@ -110,25 +110,6 @@ def fill_before(lanes, totals, n_children):
         inside += totals[child]
 
 
-@njit(**_OPTIONS)
-def fill_after(lanes, totals, n_children):
-    """The sums over the children after each one, from the totals of the children."""
-    zero = totals[0] - totals[0]
-    over_blocks, over_groups, inside = zero, zero, zero
-    for child in range(n_children - 1, -1, -1):
-        last = child == n_children - 1
-        if child % 64 == 63 or last:
-            over_blocks += over_groups + inside
-            over_groups, inside = zero, zero
-            lanes[child >> 6] = over_blocks
-        if child % 8 == 7 or last:
-            over_groups += inside
-            inside = zero
-            lanes[_GROUPS + (child >> 3)] = over_groups
-        lanes[_CHILDREN + child] = inside
-        inside += totals[child]
-
-
 # ---------------------------------------------------------------- pairstats
 # Statistics over the margin-violating pairs of each query, in O(m log m).
 #
@@ -149,10 +130,7 @@ def fill_after(lanes, totals, n_children):
 # sorted by p, to the children. Two sweeps settle a million distinct utilities, both in memory that the nearest cache
 # holds.
 #
-# The functions are plain loops on arrays that release the interpreter lock: threads share the nodes of the tree
-# and the stretches of one large node.
-
-INSERTION_SORT = 24
+# The functions are plain loops on arrays that release the interpreter lock: threads share the nodes of the tree.
 
 # One row on its way down the tree: prediction, sums gathered so far, either the two counts (statistics of p itself)
 # or the vector v to sum (further products at the same p), which share their place, and slot. One record is one stream
@@ -307,135 +285,28 @@ def child_of_slot(group_starts, first_group, end, level, first_bound, n_children
 
 
 @njit(**_OPTIONS)
-def pack_keys(p_bits, members, low, high, index_bits, placed, keys):
-    """Sortable integers for the members low..high: the leading bits of p, then the row.
+def sort_into_queries(p, by_p, slot_of, query_of_slot, child_of, places, order, sorted_p, slots, children):
+    """From all rows in the order of p: the rows of each query in this order, from ``places`` on.
 
-    Sorting plain 64-bit integers is several times faster than sorting indices by float keys. Values that differ
-    only in the bits cut off may come out in the wrong order; `mend_order` puts that right. ``p_bits``: the
-    predictions, viewed as int64. They are also noted in ``placed``, beside the place of the row: the first random
-    access to memory finds both.
+    With their p, slot and child of the root. Rows that make no pair are left out.
     """
-    mask = (np.int64(1) << index_bits) - np.int64(1)
-    for k in range(low, high):
-        row = np.int64(members[k])
-        bits = p_bits[row]
-        placed[row, 0] = bits
-        bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
-        keys[k] = (bits & ~mask) | row
-
-
-@njit(**_OPTIONS)
-def count_parts(keys, low, high, bounds, numbers):
-    """How many of the keys low..high lie between two neighbouring bounds."""
-    counted = 0
-    for part in range(numbers.shape[0]):
-        beyond, below = bounds[part + 1], 0
-        for key in keys[low:high]:
-            below += key < beyond
-        numbers[part] = below - counted
-        counted = below
-
-
-@njit(**_OPTIONS)
-def move_to_parts(keys, low, bounds, numbers, places, parted):
-    """Bring the keys from ``low`` on that lie between two neighbouring bounds together, from their places on.
-
-    One pass for each part, without a branch: every key is written, and stays where it belongs.
-    """
-    for part in range(numbers.shape[0]):
-        least, beyond, k = bounds[part], bounds[part + 1], low
-        place, end = places[part], places[part] + numbers[part]
-        while place < end:
-            key = keys[k]
-            parted[place] = key
-            place += (key >= least) & (key < beyond)
-            k += 1
-
-
-@njit(**_OPTIONS)
-def unpack_keys(placed, low, high, index_bits, keys, rows, sorted_bits, slots, children):
-    """Rows in the order of the sorted keys, their p, slot and child of the root.
-
-    Unsigned numbers, here and below: without a test for indices that count from the end, the processor has more of the
-    scattered accesses to memory under way at once.
-    """
-    mask = np.uint64((np.int64(1) << index_bits) - np.int64(1))
-    for k in range(np.uint64(low), np.uint64(high)):
-        row = np.uint64(keys[k]) & mask
-        rows[k] = row
-        sorted_bits[k] = placed[row, 0]
-        slots[k] = placed[row, 1] & 0xFFFFFFFF
-        children[k] = placed[row, 1] >> 32
-
-
-@njit(**_OPTIONS)
-def mend_order(low, high, rows, sorted_p, slots, children):
-    """Insertion sort of an almost sorted stretch; False when it is too far from sorted to go on."""
-    moves_left = 8 * (high - low)
-    for k in range(low + 1, high):
-        if sorted_p[k] < sorted_p[k - 1]:
-            value, row, slot, child, to = sorted_p[k], rows[k], slots[k], children[k], k
-            while to > low and sorted_p[to - 1] > value:
-                sorted_p[to], rows[to] = sorted_p[to - 1], rows[to - 1]
-                slots[to], children[to] = slots[to - 1], children[to - 1]
-                to -= 1
-            sorted_p[to], rows[to], slots[to], children[to] = value, row, slot, child
-            moves_left -= k - to
-            if moves_left < 0:
-                return False
-    return True
-
-
-@njit(**_OPTIONS)
-def sort_queries(
-    p_bits, members, begin, end, index_bits, start, stop, placed, keys, rows, sorted_p, slots, children
-):
-    """Sort each of the short queries start..stop by prediction; the first one that failed, or -1."""
-    sorted_bits = sorted_p.view(np.int64)
-    for query in range(start, stop):
-        low, high = begin[query], end[query]
-        pack_keys(p_bits, members, low, high, index_bits, placed, keys)
-        if high - low <= INSERTION_SORT:
-            for k in range(low + 1, high):
-                key, place = keys[k], k
-                while place > low and keys[place - 1] > key:
-                    keys[place] = keys[place - 1]
-                    place -= 1
-                keys[place] = key
-        else:
-            keys[low:high].sort()
-        unpack_keys(placed, low, high, index_bits, keys, rows, sorted_bits, slots, children)
-        if not mend_order(low, high, rows, sorted_p, slots, children):
-            return query
-    return -1
+    for row in by_p:
+        slot = slot_of[row]
+        if slot == query_of_slot.shape[0]:
+            continue
+        query = query_of_slot[slot]
+        k = places[query]
+        places[query] = k + 1
+        order[k], sorted_p[k], slots[k], children[k] = row, p[row], slot, child_of[slot]
 
 
 # ---------------------------------------------------------------- one node: sweep and partition
 
 
 @njit(**_OPTIONS)
-def gather(v, order, low, high, sorted_v):
-    """v in the order of the sorted rows low..high."""
-    for k in range(np.uint64(low), np.uint64(high)):
-        sorted_v[k] = v[np.uint32(order[k])]
-
-
-@njit(**_OPTIONS)
-def first_not_below(p, low, high, threshold):
-    """First place in low..high of the sorted p that is not below the threshold."""
-    while low < high:
-        middle = (low + high) // 2
-        if p[middle] < threshold:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(**_OPTIONS)
-def read_records(records, child_of, p, v, slots, children, low, high):
-    """The arrays of a node below the root for its records low..high."""
-    for k in range(np.uint64(low), np.uint64(high)):
+def read_records(records, child_of, p, v, slots, children):
+    """The arrays of a node below the root for its records."""
+    for k in range(np.uint64(records.shape[0])):
         p[k] = records[k].p
         v[k] = records[k].v
         slots[k] = records[k].slot
@@ -443,9 +314,9 @@ def read_records(records, child_of, p, v, slots, children, low, high):
 
 
 @njit(**_OPTIONS)
-def child_totals(v, children, low, high, want, totals, numbers):
-    """Add up the sums of v and the numbers of rows of each child over low..high."""
-    for k in range(np.uint64(low), np.uint64(high)):
+def child_totals(v, children, want, totals, numbers):
+    """Add up the sums of v and the numbers of rows of each child."""
+    for k in range(np.uint64(children.shape[0])):
         numbers[children[k]] += 1
         if want != COUNTS:
             totals[children[k]] += v[k]
@@ -453,18 +324,17 @@ def child_totals(v, children, low, high, want, totals, numbers):
 
 @njit(**_OPTIONS)
 def sweep(
-    p, v, children, low, high, entering, last, n_children, margin, want, c, d, q, entered,
-    above, n_above, below, n_below,
+    p, v, children, n_children, margin, want, c, d, q, entered, above, n_above, below, n_below,
 ):  # fmt: skip
-    """Settle the pairs between children for the rows low..high that ask and the rows that enter meanwhile.
+    """Settle the pairs between children: every row asks, and enters when the first row asks that it violates with.
 
     ``above`` sums over the entered rows of the children after each child, ``below`` over the rows of the children
-    before it that have not asked yet; ``n_above``, ``n_below`` are their numbers. Rows from ``entering`` to ``last``
-    enter, and gather ``d`` and ``entered``; asking rows gather ``c`` and ``q``: another thread may have the same row.
+    before it that have not asked yet; ``n_above``, ``n_below`` are their numbers. Entering rows gather ``d`` and
+    ``entered``; asking rows gather ``c`` and ``q``.
     """
     one = np.int32(1)
-    first, entering, last = np.uint64(entering), np.uint64(entering), np.uint64(last)
-    for i in range(np.uint64(low), np.uint64(high)):
+    entering, last = np.uint64(0), np.uint64(p.shape[0])
+    for i in range(last):
         threshold = p[i] + margin
         while entering < last and p[entering] < threshold:
             child = children[entering]
@@ -489,39 +359,19 @@ def sweep(
         entered[entering:last] = 0.0
     # Sums of the other role are cleared afterwards: the loop above needs no further test.
     if want == SUMS_AS_WORSE:
-        entered[first:last] = 0.0
+        entered[:] = 0.0
     if want == SUMS_AS_BETTER:
-        q[low:high] = 0.0
+        q[:] = 0.0
 
 
 @njit(**_OPTIONS)
-def sweep_stretch(
-    p, v, children, low, high, entering, last, n_children, margin, want, c, d, q, entered,
-    before, n_before, ahead, n_ahead,
-):  # fmt: skip
-    """`sweep` over one stretch of a large node.
-
-    Per child: ``before`` and ``n_before`` total the rows that entered before the stretch, ``ahead`` and ``n_ahead``
-    those that have not asked when it starts.
-    """
-    above, below = new_lanes(before), new_lanes(before)
-    n_above, n_below = new_lanes(n_before), new_lanes(n_before)
-    fill_after(above, before, n_children)
-    fill_after(n_above, n_before, n_children)
-    fill_before(below, ahead, n_children)
-    fill_before(n_below, n_ahead, n_children)
-    rows, gathered, state = (p, v, children), (c, d, q, entered), (above, n_above, below, n_below)
-    sweep(*rows, low, high, entering, last, n_children, margin, want, *gathered, *state)
-
-
-@njit(**_OPTIONS)
-def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high, places, records):
-    """Move the rows low..high to their children, in order; ``places[k]``: where the next row of child k goes.
+def partition(p, v, slots, children, c, d, q, entered, carried, want, places, records):
+    """Move the rows to their children, in order; ``places[k]``: where the next row of child k goes.
 
     ``carried``: the records that brought them here, with what they gathered before; empty at the root.
     """
     below_root = carried.shape[0] > 0
-    for k in range(np.uint64(low), np.uint64(high)):
+    for k in range(np.uint64(p.shape[0])):
         place = np.uint64(places[children[k]])
         places[children[k]] = place + np.uint64(1)
         records[place].p = p[k]
@@ -536,10 +386,10 @@ def partition(p, v, slots, children, c, d, q, entered, carried, want, low, high,
 
 
 @njit(**_OPTIONS)
-def write_out_leaf(p, slots, c, d, q, entered, carried, row_of, want, low, high, settled):
-    """What the rows low..high of a leaf gathered, to their rows: L p, or the sums, beside the counts."""
+def write_out_leaf(p, slots, c, d, q, entered, carried, row_of, want, settled):
+    """What the rows of a leaf gathered, to their rows: L p, or the sums, beside the counts."""
     below_root = carried.shape[0] > 0
-    for k in range(np.uint64(low), np.uint64(high)):
+    for k in range(np.uint64(p.shape[0])):
         row = np.uint32(row_of[np.uint32(slots[k])])
         total = 0.0
         if want != COUNTS:
@@ -570,13 +420,9 @@ def write_out(records, row_of, want, low, high, settled):
 
 
 @njit(**_OPTIONS)
-def _node_arrays(size):
-    """Room for the rows of a node below the root (p, v, slots, children) and for what they gather (c, d, q, entered).
-
-    Mostly few enough rows for the nearest caches.
-    """
-    rows = (np.empty(size), np.empty(size), np.empty(size, np.int32), np.empty(size, np.uint16))
-    return rows, (np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size))
+def _node_rows(size):
+    """Room for the rows of a node below the root: p, v, slots, children."""
+    return np.empty(size), np.empty(size), np.empty(size, np.int32), np.empty(size, np.uint16)
 
 
 # Long: one compiled pass whose running values a function would have to take and return.
@@ -599,14 +445,17 @@ def settle_subtrees(
     want,
     settled,
 ):
-    """Settle every pair below the given nodes: queries in the arrays of sorted rows, or nodes below in the records."""
+    """Settle the pairs of queries, whose rows lie in sorted arrays; or all those of subtrees, whose rows are records.
+
+    The subtrees below a query are left for other calls, which threads share.
+    """
     begin, end, level, first_bound, n_children, bounds, child = tree
     totals, numbers = np.empty(FANOUT), np.empty(FANOUT, np.int32)
     above, below = new_lanes(totals), new_lanes(totals)
     n_above, n_below = new_lanes(numbers), new_lanes(numbers)
     places = np.empty(FANOUT, np.int64)
     stack = np.empty(child_of_slots.shape[0] * FANOUT + 1, np.int64)
-    own_rows, own_gathered = _node_arrays(FANOUT)
+    own_rows = _node_rows(FANOUT)
     for top in nodes:
         stack[0] = top
         depth = 1
@@ -617,28 +466,22 @@ def settle_subtrees(
             n = high - low
             child_of = child_of_slots[level[node]]
             width = np.int64(child_of[high - 1]) + 1
+            gathered = (c[low:high], d[low:high], q[low:high], entered[low:high])
+            carried = records[low:high]
             if level[node] == 0:
                 rows = (p[low:high], v[low:high], slots[low:high], children[low:high])
-                gathered = (c[low:high], d[low:high], q[low:high], entered[low:high])
                 carried = records[:0]
             else:
                 if n > own_rows[0].shape[0]:
-                    own_rows, own_gathered = _node_arrays(n)
+                    own_rows = _node_rows(n)
                 rows = (own_rows[0][:n], own_rows[1][:n], own_rows[2][:n], own_rows[3][:n])
-                gathered = (
-                    own_gathered[0][:n],
-                    own_gathered[1][:n],
-                    own_gathered[2][:n],
-                    own_gathered[3][:n],
-                )
-                carried = records[low:high]
-                read_records(carried, child_of, *rows, 0, n)
+                read_records(carried, child_of, *rows)
             in_p, in_v, in_slots, in_children = rows
             if want == COUNTS_AND_SUMS:
                 in_v = in_p
             totals[:width] = 0.0
             numbers[:width] = 0
-            child_totals(in_v, in_children, 0, n, want, totals, numbers)
+            child_totals(in_v, in_children, want, totals, numbers)
             if want < SUMS:
                 clear(n_above, width)
                 fill_before(n_below, numbers, width)
@@ -646,22 +489,22 @@ def settle_subtrees(
                 clear(above, width)
                 fill_before(below, totals, width)
             state = (above, n_above, below, n_below)
-            sweep(in_p, in_v, in_children, 0, n, 0, n, width, margin, want, *gathered, *state)
+            sweep(in_p, in_v, in_children, width, margin, want, *gathered, *state)
             if n_children[node] == 0:
-                write_out_leaf(in_p, in_slots, *gathered, carried, row_of, want, 0, n, settled)
+                write_out_leaf(in_p, in_slots, *gathered, carried, row_of, want, settled)
                 continue
             first = first_bound[node]
             for k in range(width):
                 places[k] = bounds[first + k]
             if level[node] > 0:
                 carried = carried.copy()
-            partition(in_p, in_v, in_slots, in_children, *gathered, carried, want, 0, n, places, records)
+            partition(in_p, in_v, in_slots, in_children, *gathered, carried, want, places, records)
             for k in range(width):
-                if child[first + k] >= 0:
+                if child[first + k] < 0:
+                    write_out(records, row_of, want, bounds[first + k], bounds[first + k + 1], settled)
+                elif level[node] > 0:
                     stack[depth] = child[first + k]
                     depth += 1
-                else:
-                    write_out(records, row_of, want, bounds[first + k], bounds[first + k + 1], settled)
 
 
 # ---------------------------------------------------------------- weights, and degrees

@@ -24,24 +24,20 @@ role, and Q(v) becomes w Q(w v).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..comparisons import CensoredComparisons
+from ..comparisons.censored import lived_longer
 from ..comparisons.grouping import WEIGHTINGS, Groups, one_group, query_weights
 from ..numerics.linalg import dot_without_blas
 from ..numerics.threads import in_turns
 from ..numerics.threads import n_threads as processors
 
-# Queries longer than this are sorted by NumPy one at a time, shorter ones by compiled loops over many queries.
-_LONG_QUERY = 8192
-# Rows that a piece of work for a thread should have at least; nodes larger than `_LARGE_NODE` are cut up.
+# Rows that a piece of work for a thread should have at least.
 _PIECE = 16_384
-_LARGE_NODE = 65_536
-# Keys that are sampled to divide the predictions of a long query among the threads.
-_KEY_SAMPLE = 1024
 # Maximum number of children of a node of the tree over the scores (1024, the loops' own limit, is the fastest).
 _FANOUT = 1024
 
@@ -280,7 +276,8 @@ class ScoredPairs:
     Construction sorts y once, O(m log m). `violations` then costs one sort by prediction and
     log(m) / log(1024) sequential sweeps, each product with the Laplacian only the sweeps (see
     ``losses._loops``). With weights of rows `violations` sweeps three times: for c, for d and for L p.
-    About 130 bytes of workspace per row. Not for use by several threads at once.
+    About 130 bytes of workspace per row. Threads share the queries, and the parts of a query of more than 1024
+    different scores after its first sweep. Not for use by several threads at once.
 
     Examples
     --------
@@ -324,9 +321,6 @@ class ScoredPairs:
         # Rows that make no pair share the slot behind the last, where nothing is ever counted.
         slot_of = np.full(self.n_rows, n_slots, dtype=np.int32)
         slot_of[rows] = np.arange(n_slots, dtype=np.int32)
-        # A single query needs no sort to bring it together.
-        by_query = groups.order if groups.n_groups > 1 else np.arange(self.n_rows)
-        self._members = by_query[slot_of[by_query] < n_slots].astype(np.int32)
         tie_starts = np.append(np.flatnonzero(new_tie), n_slots)
         query_ties = np.searchsorted(tie_starts, np.append(np.flatnonzero(new_query), n_slots))
         self._weigh(rows, tie_starts, query_ties, weighting, row_weights)
@@ -362,50 +356,30 @@ class ScoredPairs:
         self, slot_of: np.ndarray, tie_starts: np.ndarray, query_ties: np.ndarray, n_threads: int
     ) -> None:
         """Build the tree over the scores, divide it into pieces of work, and reserve the workspace."""
-        loops, n_slots = self._loops, self._members.shape[0]
+        loops, n_slots = self._loops, self._row_of.shape[0]
         n_queries, *tree, first_group = loops.split_tree(tie_starts, query_ties, _FANOUT)
         begin, end, level, first_bound, n_children, bounds, _ = self._tree = tuple(tree)
         self._children = np.zeros((int(level.max(initial=0)) + 1, n_slots + 1), np.uint16)
         layout = (level, first_bound, n_children, bounds)
         loops.child_of_slot(tie_starts, first_group, end, *layout, self._children)
-        # Per row the bits of its prediction, and its place: child of the root (upper half) and slot.
-        self._placed = np.zeros((self.n_rows, 2), np.int64)
-        self._placed[:, 1] = self._children[0][slot_of]
-        self._placed[:, 1] <<= 32
-        self._placed[:, 1] += slot_of
-        self._query_begin, self._query_end = begin[:n_queries], end[:n_queries]
-        sizes = self._query_end - self._query_begin
-        self._long = np.flatnonzero(sizes > _LONG_QUERY)
-        self._short_runs = _runs_of_rows(sizes, self._long)
-        self._index_bits = max(self.n_rows - 1, 1).bit_length()
+        self._slot_of, self._query_begin = slot_of, begin[:n_queries]
+        self._query_of_slot = np.repeat(
+            np.arange(n_queries, dtype=np.int32), end[:n_queries] - begin[:n_queries]
+        )
         self._n_threads = n_threads if n_slots > _PIECE else 1
-        self._large, self._pieces = self._divide(n_queries)
-        self._records = _from_a_cache_line_on(n_slots, loops.ROW)
+        # All queries, then all subtrees below them: a single large query is shared among threads as well.
+        self._pieces = [_pieces_of_work(np.flatnonzero(level == depth), end - begin) for depth in (0, 1)]
+        self._records = np.empty(n_slots, loops.ROW)
+        # What rows gather at one node: c, d, and the sums on asking and on entering.
+        self._gathered = (*np.empty((2, n_slots), np.int32), *np.empty((2, n_slots)))
         self._settled = np.zeros(self.n_rows, loops.SETTLED)
-        self._keys = np.empty(n_slots, np.int64)
-        self._order = np.empty(n_slots, np.int32)
-        self._sorted_p = np.empty(n_slots)
+        self._order, self._sorted_p, self._sorted_v = (
+            np.empty(n_slots, np.int64),
+            np.empty(n_slots),
+            np.empty(n_slots),
+        )
         self._slots, self._root_children = np.empty(n_slots, np.int32), np.empty(n_slots, np.uint16)
-        self._gathered = self._new_gathered(n_slots)
         self._sorted_for: np.ndarray | None = None
-
-    def _divide(self, n_queries: int) -> tuple[list[int], list[np.ndarray]]:
-        """Nodes that all threads settle together, and lists of nodes that one thread settles alone."""
-        begin, end, _, first_bound, n_children, _, child = self._tree
-        large, small = [], []
-        stack = list(range(n_queries))
-        while stack:
-            node = stack.pop()
-            if self._n_threads > 1 and end[node] - begin[node] > _LARGE_NODE:
-                large.append(node)
-                children = child[first_bound[node] : first_bound[node] + n_children[node]]
-                stack.extend(int(c) for c in children if c >= 0)
-            else:
-                small.append(node)
-        nodes = np.array(sorted(small), dtype=np.int64)
-        pieces = [nodes[a:b] for a, b in _runs_of_rows((end - begin)[nodes], nodes[:0])]
-        # Breadth-first numbers: a node comes before its children.
-        return sorted(large), pieces
 
     def violations(self, p: np.ndarray, *, margin: float = 1.0) -> SortedViolations:
         """The pairs that violate the margin at p, O(m log m); a second margin at the same p needs no second sort.
@@ -477,8 +451,6 @@ class ScoredPairs:
         )
         return product
 
-    # ------------------------------------------------------------ sharing the work
-
     def _map(self, function: Any, *columns: Any) -> list[Any]:
         """Call a function that runs compiled loops once per row of arguments, in threads when there are several."""
         return in_turns(function, list(zip(*columns, strict=True)), self._n_threads)
@@ -489,198 +461,27 @@ class ScoredPairs:
         cuts = np.linspace(low, high, n + 1).astype(np.int64)
         return cuts[:-1], cuts[1:]
 
-    # ------------------------------------------------------------ evaluation
-
     def _sort(self, p: np.ndarray) -> None:
         """Sort the rows of every query by prediction, unless they are in this order already."""
         if self._sorted_for is p:
             return
         self._sorted_for = None  # until it is done
-        for query in self._long:
-            self._sort_long(p, int(query))
-        self._map(lambda run: self._sort_short(p, *run), self._short_runs)
+        of_slots = (self._slot_of, self._query_of_slot, self._children[0], self._query_begin.copy())
+        found = (self._order, self._sorted_p, self._slots, self._root_children)
+        self._loops.sort_into_queries(p, np.argsort(p), *of_slots, *found)
         self._sorted_for = p
-
-    def _sort_long(self, p: np.ndarray, query: int) -> None:
-        """Sort one query: each thread sorts the rows whose prediction lies in its range."""
-        loops, bits = self._loops, p.view(np.int64)
-        first, last = int(self._query_begin[query]), int(self._query_end[query])
-        lows, highs = self._stretches(first, last)
-        packed = (self._index_bits, self._placed, self._keys)
-        self._map(lambda low, high: loops.pack_keys(bits, self._members, low, high, *packed), lows, highs)
-        keys, edges = self._keys, [first, last]
-        if lows.shape[0] > 1:
-            keys, edges = self._part_keys(lows, highs)
-
-        def sort_part(low: int, high: int) -> bool:
-            keys[low:high].sort()
-            places = (self._slots, self._root_children)
-            sorted_bits = self._sorted_p.view(np.int64)
-            loops.unpack_keys(
-                self._placed, low, high, self._index_bits, keys, self._order, sorted_bits, *places
-            )
-            return loops.mend_order(low, high, self._order, self._sorted_p, *places)
-
-        if not all(self._map(sort_part, edges[:-1], edges[1:])):
-            self._sort_plainly(p, query)
-
-    def _part_keys(self, lows: np.ndarray, highs: np.ndarray) -> tuple[np.ndarray, list[int]]:
-        """The keys of the stretches in one part per thread, smallest first, and the edges of the parts."""
-        loops, first, last = self._loops, int(lows[0]), int(highs[-1])
-        sample = np.sort(self._keys[first : last : (last - first) // _KEY_SAMPLE + 1])
-        n, whole = lows.shape[0], np.iinfo(np.int64)
-        # Equal leading bits stay in one part, where `mend_order` sees them.
-        splitters = sample[np.arange(1, n) * sample.shape[0] // n] >> self._index_bits << self._index_bits
-        bounds = np.concatenate([[whole.min], splitters, [whole.max]])
-        numbers = np.zeros((n, n), np.int64)
-        self._map(lambda a, b, of: loops.count_parts(self._keys, a, b, bounds, of), lows, highs, numbers)
-        edges = first + np.append(0, np.cumsum(numbers.sum(axis=0)))
-        places = edges[:-1] + _sums_up_to(numbers)[:-1]
-        # The records of rows are not in use before the sort is done.
-        parted = self._records.view(np.int64)[: self._keys.shape[0]]
-        self._map(
-            lambda a, of, to: loops.move_to_parts(self._keys, a, bounds, of, to, parted),
-            lows,
-            numbers,
-            places,
-        )
-        return parted, edges.tolist()
-
-    def _sort_short(self, p: np.ndarray, start: int, stop: int) -> None:
-        queries = (self._query_begin, self._query_end, self._index_bits)
-        rows = (self._placed, self._keys, self._order, self._sorted_p, self._slots, self._root_children)
-        while start < stop:
-            failed = self._loops.sort_queries(p.view(np.int64), self._members, *queries, start, stop, *rows)
-            if failed < 0:
-                return
-            self._sort_plainly(p, failed)
-            start = failed + 1
-
-    def _sort_plainly(self, p: np.ndarray, query: int) -> None:
-        """For predictions that share too many leading bits for their order to be repaired quickly."""
-        low, high = self._query_begin[query], self._query_end[query]
-        rows = self._members[low:high]
-        rows = rows[np.argsort(p[rows], kind="stable")]
-        self._order[low:high] = rows
-        self._sorted_p[low:high] = p[rows]
-        self._slots[low:high] = self._placed[rows, 1] & 0xFFFFFFFF
-        self._root_children[low:high] = self._placed[rows, 1] >> 32
-
-    @staticmethod
-    def _new_gathered(size: int) -> tuple[np.ndarray, ...]:
-        """Space for what rows gather at one node: c, d, and the sums on asking and on entering."""
-        return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size), np.empty(size)
 
     def _settle(self, v: np.ndarray, margin: float, want: int, settled: np.ndarray) -> None:
         """c, d and L p, or Q(v), per row, for the order that `_sort` left."""
-        loops = self._loops
         sorted_v = self._sorted_p
-        if want >= loops.SUMS:
-            # The keys are free between two sorts.
-            sorted_v = self._keys.view(np.float64)
-            self._map(
-                lambda low, high: loops.gather(v, self._order, low, high, sorted_v),
-                *self._stretches(0, self._members.shape[0]),
-            )
+        if want >= self._loops.SUMS:
+            sorted_v = np.take(v, self._order, out=self._sorted_v)
         rows = (self._sorted_p, sorted_v, self._slots, self._root_children)
-        for node in self._large:
-            self._settle_large(node, rows, margin, want, settled)
         layout = (self._tree, self._children, self._row_of, *rows, *self._gathered, self._records)
-        self._map(lambda nodes: loops.settle_subtrees(nodes, *layout, margin, want, settled), self._pieces)
-
-    def _settle_large(
-        self, node: int, rows: tuple[np.ndarray, ...], margin: float, want: int, settled: np.ndarray
-    ) -> None:
-        """One node, cut into stretches whose initial state follows from the totals of those before."""
-        loops = self._loops
-        begin, end, level, first_bound, n_children, bounds, child = self._tree
-        low, high, first = int(begin[node]), int(end[node]), int(first_bound[node])
-        child_of = self._children[level[node]]
-        width = int(child_of[high - 1]) + 1
-        lows, highs = self._stretches(0, high - low)
-        if level[node] == 0:
-            p, v, slots, children = (array[low:high] for array in rows)
-            gathered = tuple(array[low:high] for array in self._gathered)
-            carried = self._records[:0]
-        else:
-            carried = self._records[low:high]
-            p, v, slots, children = (np.empty(high - low, array.dtype) for array in rows)
-            gathered = self._new_gathered(high - low)
+        for pieces in self._pieces:
             self._map(
-                lambda a, b: loops.read_records(carried, child_of, p, v, slots, children, a, b), lows, highs
+                lambda nodes: self._loops.settle_subtrees(nodes, *layout, margin, want, settled), pieces
             )
-            v = p if want == loops.COUNTS_AND_SUMS else v
-        numbers = self._sweep_large((p, v, children), gathered, lows, width, margin, want)
-        if n_children[node] == 0:
-            self._map(
-                lambda a, b: loops.write_out_leaf(
-                    p, slots, *gathered, carried, self._row_of, want, a, b, settled
-                ),
-                lows,
-                highs,
-            )
-            return
-        places = bounds[first : first + width] + numbers
-        moved = (p, v, slots, children, *gathered, carried.copy(), want)
-        self._map(lambda a, b, to: loops.partition(*moved, a, b, to, self._records), lows, highs, places)
-        edges_of = bounds[first : first + width + 1]
-        alone = np.flatnonzero(child[first : first + width] < 0)
-        self._map(
-            lambda a, b: loops.write_out(self._records, self._row_of, want, a, b, settled),
-            edges_of[alone],
-            edges_of[alone + 1],
-        )
-
-    def _sweep_large(
-        self,
-        rows: tuple[np.ndarray, ...],
-        gathered: tuple[np.ndarray, ...],
-        lows: np.ndarray,
-        width: int,
-        margin: float,
-        want: int,
-    ) -> np.ndarray:
-        """Sweep a node in one stretch for each of ``lows``; the rows of each child before each of these."""
-        loops, (p, v, children) = self._loops, rows
-        size, n = p.shape[0], lows.shape[0]
-
-        def entered(k: int) -> int:
-            """How many rows have entered before row k asks: those that its predecessor let in."""
-            return int(loops.first_not_below(p, 0, size, p[k - 1] + margin)) if k else 0
-
-        # All stretches have about the same number of rows that ask and enter.
-        total = size + entered(size)
-        edges = [bisect_left(range(size), t * total // n, key=lambda k: k + entered(k)) for t in range(1, n)]
-        asks, enters = [0, *edges, size], [0, *map(entered, edges), size]
-        cuts = np.unique([*asks, *enters, *lows])
-        totals = np.zeros((cuts.shape[0] - 1, width))
-        numbers = np.zeros((cuts.shape[0] - 1, width), np.int32)
-        self._map(
-            lambda a, b, *sums: loops.child_totals(v, children, a, b, want, *sums),
-            cuts[:-1],
-            cuts[1:],
-            totals,
-            numbers,
-        )
-        at_ask, at_enter = np.searchsorted(cuts, asks[:-1]), np.searchsorted(cuts, enters[:-1])
-        before, n_before = _sums_up_to(totals)[at_enter], _sums_up_to(numbers)[at_enter]
-        ahead = _sums_up_to(totals[::-1])[::-1][at_ask]
-        n_ahead = _sums_up_to(numbers[::-1])[::-1][at_ask]
-
-        def sweep(t: int) -> None:
-            stretch = (asks[t], asks[t + 1], enters[t], enters[t + 1], width, margin, want)
-            state = (before[t], n_before[t], ahead[t], n_ahead[t])
-            loops.sweep_stretch(p, v, children, *stretch, *gathered, *state)
-
-        self._map(sweep, range(n))
-        return _sums_up_to(numbers)[np.searchsorted(cuts, lows)]
-
-
-def _from_a_cache_line_on(size: int, dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array in which no record of 32 bytes straddles two cache lines."""
-    memory = np.empty(size * dtype.itemsize + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size * dtype.itemsize].view(dtype)
 
 
 def _first_of_run(values: np.ndarray) -> np.ndarray:
@@ -697,21 +498,53 @@ def _totals_of_queries(ties: np.ndarray, query_ties: np.ndarray) -> tuple[np.nda
     return totals, np.add.reduceat(ties * others, query_ties[:-1]) / 2
 
 
-def _sums_up_to(totals: np.ndarray) -> np.ndarray:
-    """Sums over the first k rows, k = 0 ... all."""
-    sums = np.zeros((totals.shape[0] + 1, totals.shape[1]), totals.dtype)
-    np.cumsum(totals, axis=0, out=sums[1:])
-    return sums
+def _pieces_of_work(nodes: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
+    """The nodes in runs of about `_PIECE` rows each."""
+    rows = np.cumsum(sizes[nodes])
+    cuts = np.searchsorted(rows, np.arange(_PIECE, rows.max(initial=0), _PIECE)) + 1
+    return [piece for piece in np.split(nodes, cuts) if piece.size]
 
 
-def _runs_of_rows(sizes: np.ndarray, breaks: np.ndarray) -> list[tuple[int, int]]:
-    """Runs start..stop of consecutive items of about `_PIECE` rows each, the items in ``breaks`` left out."""
-    runs: list[tuple[int, int]] = []
-    edges = np.concatenate([[-1], breaks, [sizes.shape[0]]])
-    for before, after in zip(edges[:-1], edges[1:], strict=True):
-        if after - before > 1:
-            rows = np.cumsum(sizes[before + 1 : after])
-            cuts = np.searchsorted(rows, np.arange(_PIECE, rows[-1], _PIECE)) + 1
-            ends = np.unique(np.append(cuts, after - before - 1)) + before + 1
-            runs.extend(zip([int(before) + 1, *ends[:-1].tolist()], ends.tolist(), strict=True))
-    return runs
+class CensoredPairs(ScoredPairs):
+    """Each row whose event was seen, with every row of its query that outlived it.
+
+    Parameters
+    ----------
+    comparisons : CensoredComparisons
+        The pairs with their weights.
+
+    Notes
+    -----
+    As `ScoredPairs`, with two sweeps in place of one: over the partners in each role.
+    """
+
+    def __init__(self, comparisons: CensoredComparisons):
+        order = lived_longer(comparisons.scores[:, 0], comparisons.events).astype(float)
+        super().__init__(order, comparisons.queries)
+        self.n_pairs = comparisons.n_comparisons
+        self._o, self._w = comparisons.event_weights, np.ones(self.n_rows)
+        if comparisons.row_weights is not None:
+            self._w = comparisons.row_weights.astype(float)
+
+    def violations(self, p: np.ndarray, *, margin: float = 1.0) -> SortedViolations:
+        worse, better = self.counts(p, margin=margin)
+        return SortedViolations(self, p, margin, worse, better, self._product(p, margin, worse, better))
+
+    def counts(self, p: np.ndarray, *, margin: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        self._sort(p)
+        # Subtracting from a running sum can leave a rounding error below zero.
+        worse, better = (np.maximum(sums, 0.0) for sums in self._of_partners(self._w, self._o, margin))
+        return self._o * worse, self._w * better
+
+    def _product(self, v: np.ndarray, margin: float, worse: np.ndarray, better: np.ndarray) -> np.ndarray:
+        of_better, of_worse = self._of_partners(self._w * v, self._o * v, margin)
+        return (worse + better) * v - self._o * of_better - self._w * of_worse
+
+    def _of_partners(
+        self, of_better: np.ndarray, of_worse: np.ndarray, margin: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For each row the sums over the better rows of its pairs, and over the worse rows of its pairs."""
+        self._settle(of_better, margin, self._loops.SUMS_AS_WORSE, self._settled)
+        over_better = self._settled["q"].copy()
+        self._settle(of_worse, margin, self._loops.SUMS_AS_BETTER, self._settled)
+        return over_better, self._settled["q"].copy()

@@ -8,9 +8,8 @@ from .calibration import PreferenceCalibration, calibration_of_preferences
 
 from .pairwise import auc, concordance, disagreement_error, kendall_tau  # isort: skip (their names come first)
 from .pairwise import mean_squared_pair_error, time_dependent_auc  # isort: skip
-from .classes import class_accuracy, f1
+from .classes import class_accuracy, f1, volume_under_surface
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
-from .ordinal import volume_under_surface
 from .registry import RankingScorer, get_scorer, register_metric
 
 concordance_scorer = get_scorer("concordance")

@@ -31,9 +31,6 @@ _RUN = 12
 # A reader who continues with a smaller probability than this adds nothing that float64 could hold.
 _NEVER = 1e-17
 
-# Part of a matrix whose lines of memory stay in the nearest cache while it is transposed.
-_TILE_ROWS, _TILE_COLUMNS = 64, 8
-
 
 @compiled
 def group_rows(codes: np.ndarray, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -252,32 +249,6 @@ def count_pairs(
         out[query, 1] = tied
         out[query, 2] = _untied_pairs(u, w, 0, n)
         out[query, 3] = untied_scores
-
-
-@compiled
-def rows_to_columns(V: np.ndarray, order: np.ndarray, out: np.ndarray, first: int, last: int) -> None:
-    """out[k, i] = V[order[i], k] for the columns first .. last - 1, in tiles: each line of memory is fetched once."""
-    for row in range(0, order.shape[0], _TILE_ROWS):
-        end = min(row + _TILE_ROWS, order.shape[0])
-        for column in range(first, last, _TILE_COLUMNS):
-            for k in range(column, min(column + _TILE_COLUMNS, last)):
-                for i in range(row, end):
-                    out[k, i] = V[order[i], k]
-
-
-@compiled
-def count_pairs_of_outputs(
-    scores: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    out: np.ndarray,
-    starts: np.ndarray,
-    first: int,
-    last: int,
-) -> None:
-    """`count_pairs` for the outputs first .. last - 1, one in a row of ``scores`` and ``y``."""
-    for output in range(first, last):
-        count_pairs(scores[output], y[output], weights, out[output], starts, 0, starts.shape[0] - 1)
 
 
 @compiled

@@ -71,13 +71,9 @@ class Rows:
         """Copies of some columns with the rows of each query side by side."""
         from ._loops import group_rows
 
-        def group(column: np.ndarray) -> np.ndarray:
-            return group_rows(codes, self.queries.starts, _writable(column))
-
-        codes = _writable(self.queries.codes)
-        calls = [partial(group, column) for column in columns]
-        # A small column is grouped faster than a thread starts.
-        return in_threads(calls) if self.y.shape[0] >= 2 * _ROWS_PER_THREAD else [call() for call in calls]
+        # Numba would compile again for arrays that are read-only, as those of pandas are.
+        codes, *values = (np.require(one, requirements=["C", "W"]) for one in (self.queries.codes, *columns))
+        return [group_rows(codes, self.queries.starts, one) for one in values]
 
     def per_query(self, values: np.ndarray) -> PerQuery:
         labels = self.queries.labels
@@ -137,11 +133,6 @@ def mean_or_refuse(values: PerQuery, *, metric: str, reason: str) -> float:
     if np.isnan(mean):
         raise ValueError(f"{metric} is not defined: {reason}")
     return mean
-
-
-def _writable(array: np.ndarray) -> np.ndarray:
-    """The array itself unless it is read-only, as those of pandas are: Numba would compile again for them."""
-    return np.require(array, requirements=["C", "W"])
 
 
 def _numbers(values: Any, name: str, many_outputs: bool) -> np.ndarray:

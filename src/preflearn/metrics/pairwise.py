@@ -10,19 +10,17 @@ both from one O(n log n) count per query.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..comparisons.censored import censoring_weights, levels_of, sorted_times
 from ..comparisons.inputs import NOBODY_OUTLIVED, read_times
-from ..numerics.threads import over_ranges
 from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse, over_queries
 from .registry import metric_entry
 
 
-@metric_entry("concordance", chance=0.5, takes_outputs=True)
+@metric_entry("concordance", chance=0.5)
 def concordance(
     y: Any,
     scores: Any,
@@ -124,7 +122,7 @@ def concordance(
 DEFINITIONS = ("half", "strict", "all", "pooled")
 
 
-@metric_entry("disagreement_error", higher_is_better=False, limits=(-1.0, 0.0), takes_outputs=True)
+@metric_entry("disagreement_error", higher_is_better=False, limits=(-1.0, 0.0))
 def disagreement_error(
     y: Any,
     scores: Any,
@@ -373,18 +371,14 @@ def kendall_tau(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False
 
 def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
     """D, H, U_y, U_s for each query and output: shape (4, n_queries, v)."""
-    from ._loops import count_pairs, count_pairs_of_outputs
+    from ._loops import count_pairs
 
     if weights.size:
         (weights,) = rows.grouped(weights)
-    n_outputs, starts = rows.y.shape[1], rows.queries.starts
-    counts = np.empty((n_outputs, rows.queries.n_groups, 4))
-    if n_outputs == 1:
-        scores, y = rows.grouped(rows.scores[:, 0], rows.y[:, 0])
-        over_queries(count_pairs, rows.queries, scores, y, weights, counts[0])
-    else:
-        all_scores, all_y = (columns_of(values, rows.queries.order) for values in (rows.scores, rows.y))
-        over_ranges(partial(count_pairs_of_outputs, all_scores, all_y, weights, counts, starts), n_outputs)
+    counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
+    for output, found in enumerate(counts):
+        scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
+        over_queries(count_pairs, rows.queries, scores, y, weights, found)
     return counts.T
 
 
@@ -460,15 +454,6 @@ def _c_indices(rows: Rows, events: np.ndarray, weights: str | None, row_weights:
     discordant, tied, pairs = counts.T
     with np.errstate(invalid="ignore"):
         return 1.0 - (discordant + 0.5 * tied) / pairs
-
-
-def columns_of(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """values[order].T, C-contiguous."""
-    from ._loops import rows_to_columns
-
-    out = np.empty((values.shape[1], order.shape[0]))
-    over_ranges(partial(rows_to_columns, np.ascontiguousarray(values), order, out), values.shape[1], least=64)
-    return out
 
 
 def _as_given(values: np.ndarray) -> np.ndarray:

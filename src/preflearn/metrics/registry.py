@@ -132,16 +132,6 @@ class RankingScorer:
             return float(np.mean([self.measure(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
         return float(np.mean([_auc_within(y[:, k], scores[:, k], qid) for k in range(y.shape[1])]))
 
-    def measure_each(self, y: np.ndarray, predictions: np.ndarray, qid: Any) -> np.ndarray:
-        """`measure_within` of several predictions of the same y, shape (a, m, v) to (a,)."""
-        if y.shape[1] == 1 < predictions.shape[0] and self._metric in _TAKE_OUTPUTS:
-            # One check of y and qid for all of them: each is an output.
-            columns = np.ascontiguousarray(predictions[:, :, 0].T)
-            values = self.per_query(np.broadcast_to(y, columns.shape), columns, qid).means
-            if not np.isnan(values).any():
-                return values
-        return np.array([self.measure_within(y, scores, qid) for scores in predictions])
-
     @property
     def has_per_query(self) -> bool:
         """Whether the value is a mean over queries."""
@@ -252,8 +242,6 @@ class Metric:
 
 _ENTRIES: dict[str, Metric] = {}
 _ALIASES: dict[str, str] = {}
-# Metrics that measure several outputs in one call.
-_TAKE_OUTPUTS: set[Callable[..., Any]] = set()
 # Options whose values are checked when a scorer is made.
 _COMMON_OPTIONS = frozenset(inspect.signature(check_options).parameters)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -267,7 +255,6 @@ def metric_entry(
     higher_is_better: bool = True,
     limits: tuple[float, float] = (0.0, 1.0),
     chance: float | None = None,
-    takes_outputs: bool = False,
     compares_rows: bool = True,
 ) -> Callable[[_Function], _Function]:
     """Register ``metric(y, scores, qid, ...)``, whole as it is, under its names; a decorator.
@@ -291,15 +278,9 @@ def metric_entry(
         scorer = RankingScorer(metric, sign, compares_rows=compares_rows)
         _ENTRIES[full] = Metric(scorer, title or full.replace("_", " "), limits, chance)
         _ALIASES.update(dict.fromkeys(others, full))
-        if takes_outputs:
-            _TAKE_OUTPUTS.add(metric)
         return metric
 
     return register
-
-
-# Random orders of rows with equal scores over which a metric of users is averaged.
-_ORDERS_OF_TIES = 16
 
 
 def register_metric(
@@ -385,13 +366,17 @@ def register_metric(
 
 
 def _over_ties(
-    measure: Callable[..., float], y: np.ndarray, scores: np.ndarray, options: dict[str, Any]
+    measure: Callable[..., float],
+    y: np.ndarray,
+    scores: np.ndarray,
+    options: dict[str, Any],
+    n_orders: int = 16,
 ) -> float:
     """The value of one query, averaged over random orders of rows with equal scores."""
     if np.unique(scores).shape[0] == scores.shape[0]:
         return float(measure(y[np.argsort(-scores)], **options))
     rng = np.random.default_rng(0)
-    orders = [np.lexsort((rng.random(y.shape), -scores)) for _ in range(_ORDERS_OF_TIES)]
+    orders = [np.lexsort((rng.random(y.shape), -scores)) for _ in range(n_orders)]
     return float(np.mean([measure(y[order], **options) for order in orders]))
 
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, Remedy
-from ..kernels.basis import choose_basis
-from ..kernels.maps import NystromMap
+from ..kernels.maps import NystromMap, choose_basis
 from ..numerics.namespace import as_host
 from ._learner import KernelLearner
 

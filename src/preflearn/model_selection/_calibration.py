@@ -27,6 +27,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.stats import beta
+from sklearn.isotonic import isotonic_regression
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons.grouping import positions_in_groups
@@ -34,8 +35,6 @@ from ..comparisons.grouping import positions_in_groups
 DISTANCES = ("gap", "spread", "rank", "share", "softmax")
 # Sums of gains are compared with the required value up to rounding.
 _ROUNDING = 1e-9
-# Another distance is chosen only where its sets are smaller by this share over the root of the number of queries.
-_MARGIN = 1.0
 # Folds of queries with which the coverage is measured.
 _FOLDS = 10
 
@@ -142,9 +141,9 @@ def required_rows(y: np.ndarray, scores: np.ndarray, queries: Groups, target: st
     if target == "any-relevant":
         first = positions_by(-scores, -relevant.astype(float), queries) == 0
         return first & relevant
-    told_apart = largest(y, queries) > -largest(-y, queries)
+    has_different_y = largest(y, queries) > -largest(-y, queries)
     first = positions_by(-scores, -y, queries) < (1 if target == "best" else k)
-    return first & told_apart[queries.codes]
+    return first & has_different_y[queries.codes]
 
 
 def positions_by(second: np.ndarray, first: np.ndarray, queries: Groups) -> np.ndarray:
@@ -313,7 +312,8 @@ class SetChoice:
             shown = np.sort(self.shown[kind] if among is None else self.shown[kind][among])
             least = (1.0 - 2.0 * (1.0 - coverage)) * (shown.shape[0] + 1)
             sizes[kind] = float(np.mean(np.log(shown[np.arange(1, shown.shape[0] + 1) >= least])))
-        sizes["softmax"] -= _MARGIN / np.sqrt(shown.shape[0])
+        # Another distance is chosen only where its sets are smaller by one over the root of the number of queries.
+        sizes["softmax"] -= 1.0 / np.sqrt(shown.shape[0])
         return min(sizes, key=lambda kind: sizes[kind])
 
     @cached_property
@@ -367,3 +367,79 @@ def as_odds(coverage: float) -> str:
         if abs(coverage * whole - round(coverage * whole)) < 1e-9:
             return f"{round(coverage * whole)} of {whole}"
     return f"{coverage:.4g} of all"
+
+
+@dataclass(frozen=True)
+class OrderProbability:
+    """The probability of an order by the difference of two scores: monotone, and estimated from held-out pairs.
+
+    With d = f_a - f_b over pairs of a query with different y, p(|d|) is the share of pairs ordered as y is: counted in
+    bins of equally many pairs, each query with the same weight, smoothed by half a row on each side and made monotone
+    (isotonic regression). For d < 0 it is 1 - p(|d|), and one half at d = 0.
+
+    Attributes
+    ----------
+    difference, probability : ndarray of shape (b,)
+        Its corners, from (0, 1/2) on; constant after the last.
+    """
+
+    difference: np.ndarray
+    probability: np.ndarray
+
+    def __call__(self, d: np.ndarray) -> np.ndarray:
+        p = np.interp(np.abs(d), self.difference, self.probability)
+        return np.where(d >= 0, p, 1.0 - p)
+
+    @classmethod
+    def fit(cls, held_out: Calibration) -> OrderProbability:
+        """From the pairs of held-out queries: of up to 300 queries, up to 200 each, drawn at random."""
+        size, right, weight = _pairs(held_out)
+        if not size.shape[0]:
+            return cls(np.zeros(1), np.full(1, 0.5))
+        order = np.argsort(size, kind="stable")
+        size, right, weight = size[order], right[order], weight[order]
+        n_queries = weight.sum()
+        n_bins = max(1, min(40, int(n_queries) // 3))  # at least three queries in each
+        place = np.minimum((np.cumsum(weight) / n_queries * n_bins).astype(np.int64), n_bins - 1)
+        total = np.bincount(place, weights=weight, minlength=n_bins)
+        kept = total > 0
+        middle = np.bincount(place, weights=weight * size, minlength=n_bins)[kept] / total[kept]
+        # The weight of one row, where a query has weight 1.
+        row = held_out.queries.n_groups / held_out.scores.shape[0]
+        won = (np.bincount(place, weights=weight * right, minlength=n_bins)[kept] + row / 2) / (
+            total[kept] + row
+        )
+        p = np.maximum(isotonic_regression(won, sample_weight=total[kept] + row), 0.5)
+        return cls(np.concatenate([[0.0], middle]), np.concatenate([[0.5], p]))
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        if np.any(np.diff(self.difference) < 0):
+            raise ValueError("difference is not ascending")
+        return {"difference": "b", "probability": "b"}
+
+
+def _pairs(held_out: Calibration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """|d|, whether the order is right (one half for a tie), and the weight of pairs with different y."""
+    rng = np.random.default_rng(0)
+    queries: Groups = held_out.queries
+    found = []
+    for query in range(0, queries.n_groups, 1 + queries.n_groups // 300):
+        rows = queries.rows(query)
+        i, j = _some_pairs(rows.shape[0], rng)
+        dy = held_out.y[rows[i]] - held_out.y[rows[j]]
+        differs = dy != 0
+        if not differs.any():
+            continue
+        d = (held_out.scores[rows[i]] - held_out.scores[rows[j]])[differs] * np.sign(dy[differs])
+        found.append((np.abs(d), 0.5 * (1.0 + np.sign(d)), np.full(d.shape, 1.0 / d.shape[0])))
+    if not found:
+        return (np.empty(0),) * 3
+    return tuple(np.concatenate(part) for part in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+def _some_pairs(n: int, rng: np.random.Generator, most: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of n rows, or a random sample of them."""
+    if n * (n - 1) // 2 <= most:
+        return np.triu_indices(n, 1)
+    i, j = rng.integers(n, size=most), rng.integers(n - 1, size=most)
+    return i, j + (j >= i)

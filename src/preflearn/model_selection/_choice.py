@@ -37,8 +37,6 @@ BLIND_GRID = 2.0 ** np.arange(-15, 16, 3)
 SAME_SCORE = 1e-12
 # Relative precision of held-out predictions: differences below it are rounding of the algebra.
 _PRECISION = 2.0**-40
-# Predictions of several alphas that are scored in one call: few enough for the caches.
-_SCORED_TOGETHER = 1 << 17
 # Relative precision of sums of products.
 _SUM_PRECISION = 2.0**-44
 
@@ -127,12 +125,6 @@ class Scoring:
     compares_rows: bool
     scorer: RankingScorer | None = None
     knows_events: bool = False
-
-    def measure_each(self, y: np.ndarray, predictions: np.ndarray, within: Groups) -> np.ndarray:
-        """`measure` of several predictions of the same y, shape (a, m, v) to (a,)."""
-        if self.scorer is not None:
-            return self.scorer.measure_each(y, predictions, within)
-        return np.array([self.measure(y, f, within) for f in predictions])
 
     def of_times(self) -> Scoring:
         """The same for censored times: y has a second column, the events."""
@@ -345,9 +337,7 @@ class Comparable:
         """
         truth = y[self.rows[self.order]]
         values = np.concatenate(predictions, axis=1)
-        step = max(1, _SCORED_TOGETHER // truth.size)
-        blocks = (values[start : start + step, self.order] for start in range(0, values.shape[0], step))
-        return np.concatenate([scoring.measure_each(truth, block, self.within) for block in blocks])
+        return np.array([scoring.measure(truth, f[self.order], self.within) for f in values])
 
 
 def _one_column(values: np.ndarray) -> np.ndarray:

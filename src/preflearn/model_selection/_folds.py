@@ -344,17 +344,9 @@ def _refuse_other_training_rows(number: int, train: Any, left: np.ndarray, n_row
     )
 
 
-def _increases(rows: np.ndarray) -> bool:
-    return bool((rows[1:] > rows[:-1]).all())
-
-
 def check_folds(folds: Sequence[np.ndarray], n_rows: int) -> list[np.ndarray]:
     """Folds as int arrays; refuse empty ones, repeated or unknown rows, and folds that leave nothing to train on."""
-    checked = [_as_rows(fold, number, n_rows) for number, fold in enumerate(folds)]
-    if checked and not _are_plainly_fine(checked, n_rows):
-        for number, rows in enumerate(checked):
-            _check_rows(rows, number, n_rows)
-    return checked
+    return [_as_rows(fold, number, n_rows) for number, fold in enumerate(folds)]
 
 
 def _as_rows(fold: Any, number: int, n_rows: int) -> np.ndarray:
@@ -366,33 +358,18 @@ def _as_rows(fold: Any, number: int, n_rows: int) -> np.ndarray:
             f"Fold {number} must be a non-empty one-dimensional array of row numbers: found shape {rows.shape}, "
             f"type {rows.dtype}."
         )
-    if rows.dtype.kind == "u" and rows.max() >= n_rows:  # before it could be read as a negative number
-        _refuse_row(rows.max(), number, n_rows)
-    return rows.astype(np.int64, copy=False)
-
-
-def _refuse_row(row: Any, number: int, n_rows: int) -> None:
-    raise ValueError(f"Fold {number} names row {row}: expected rows 0 to {n_rows - 1}.")
-
-
-def _are_plainly_fine(folds: Sequence[np.ndarray], n_rows: int) -> bool:
-    """Whether all folds are known rows in ascending order that leave some others; thousands are checked together."""
-    sizes = np.array([rows.shape[0] for rows in folds])
-    rows = np.concatenate(folds)
-    ascending = rows[1:] > rows[:-1]
-    ascending[np.cumsum(sizes)[:-1] - 1] = True  # the boundaries between folds
-    return bool(ascending.all() and rows.min() >= 0 and rows.max() < n_rows and sizes.max() < n_rows)
-
-
-def _check_rows(rows: np.ndarray, number: int, n_rows: int) -> None:
-    if rows.min() < 0 or rows.max() >= n_rows:
-        _refuse_row(rows.min() if rows.min() < 0 else rows.max(), number, n_rows)
-    if not _increases(rows) and np.unique(rows).shape[0] != rows.shape[0]:
+    least, most = rows.min(), rows.max()
+    if least < 0 or most >= n_rows:
+        raise ValueError(
+            f"Fold {number} names row {least if least < 0 else most}: expected rows 0 to {n_rows - 1}."
+        )
+    if rows.size > 1 and np.unique(rows).size != rows.size:
         raise ValueError(f"Fold {number} names a row twice.")
     if rows.shape[0] == n_rows:
         raise ValueError(
             f"Fold {number} holds out every row (n_samples = {n_rows}): nothing is left to train on."
         )
+    return rows.astype(np.int64, copy=False)
 
 
 # ----------------------------------------------------------------

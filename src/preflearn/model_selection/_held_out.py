@@ -26,8 +26,8 @@ from ..kernels.inputs import read_items
 from ..losses.pairs import ListedPairs
 from ..numerics.namespace import as_host, is_device_array
 from ..progress import Counter
+from ..squared.base import PreferenceRoutine
 from ..squared.holdout.base import rows_outside
-from ..squared.representations.base import PreferenceRoutine
 from ._choice import BLIND_GRID, Scoring, auto_grid, read_grid, read_scoring, rounding_of
 from ._folds import Folds, default_cv, encode_groups, is_pairs, read_folds, read_preference_folds
 from ._learner import PathLearner

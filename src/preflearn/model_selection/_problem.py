@@ -26,15 +26,15 @@ from ..comparisons import (
 from ..comparisons.inputs import read_alpha, read_row_weights, read_scores
 from ..kernels.functions import Kernel, n_items, take_items, take_training_items
 from ..kernels.inputs import read_items
-from ..numerics.linalg import first_equal_items, first_equal_rows
+from ..numerics.linalg import LEAST_CONDITION, first_equal_items, first_equal_rows
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..progress import Stages, note
+from ..squared.base import Asked, Inputs, PreferenceRoutine, Representation
 from ..squared.conjugate_gradients import largest_eigenvalue
-from ..squared.holdout.base import LEAST_CONDITION, HoldOut, cost_of_removal
+from ..squared.holdout.base import HoldOut, cost_of_removal
 from ..squared.holdout.pair import suits_pair_space
 from ..squared.problem import SquaredLossFit
-from ..squared.representations import Asked, Inputs, Representation, represent
-from ..squared.representations.base import PreferenceRoutine
+from ..squared.representations import represent
 from ..squared.routes import (
     FEW_SETS,
     Plan,

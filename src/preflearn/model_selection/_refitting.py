@@ -33,9 +33,10 @@ from ..numerics.memory import require_memory
 from ..numerics.namespace import as_host, is_device_array
 from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Counter, Stages
+from ..squared.base import Inputs
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
-from ..squared.representations import FullKernel, Inputs
+from ..squared.representations import FullKernel
 from ..squared.routes import callers_level, in_words
 from ._basis_rows import basis_among, refuse_folds_of_whole_basis
 from ._choice import BLIND_GRID, read_grid

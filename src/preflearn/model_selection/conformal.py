@@ -31,6 +31,7 @@ from ._calibration import (
     DISTANCES,
     Calibration,
     Cutoff,
+    OrderProbability,
     SetChoice,
     as_odds,
     in_units_of,
@@ -41,7 +42,6 @@ from ._calibration import (
     spreads,
 )
 from ._learner import SelfValidatingLearner
-from ._order_probability import OrderProbability
 from .calibrated import (
     CalibratedRanker,
     DriftTest,
@@ -59,8 +59,6 @@ _MOST_QUERIES = 2000
 # With fewer new queries drift cannot be tested.
 LEAST_FOR_DRIFT = 30
 
-# Maximum number of queries on which the widths of rank intervals are compared.
-_QUERIES_THAT_CHOOSE = 200
 _TARGETS = ("best", "top-k", "any-relevant", "all-relevant")
 _WORDS = {
     "best": "the best item",
@@ -391,8 +389,8 @@ def _rank_cutoff(held_out: Calibration, coverage: float, *, auto: bool) -> tuple
         found.append((kind, width, width * unit))
     if len(found) == 1:
         return found[0][:2]
-    # Some of the queries decide which intervals are narrower.
-    some = np.arange(queries.n_groups) % (1 + queries.n_groups // _QUERIES_THAT_CHOOSE) == 0
+    # Some of the queries, at most 200, decide which intervals are narrower.
+    some = np.arange(queries.n_groups) % (1 + queries.n_groups // 200) == 0
     part = held_out.take(some)
     bounds = [rank_bounds(part.scores, widths[some], part.queries) for _, _, widths in found]
     return found[int(np.argmin([float(np.mean(one[:, 1] - one[:, 0])) for one in bounds]))][:2]

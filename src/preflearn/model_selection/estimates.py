@@ -217,7 +217,8 @@ def estimate_concordance(
     if qid is not None:
         method = "leave-query-out" if method is None else method
         _refuse_query_method(method)
-        _refuse_ignored(method, n_splits)
+        if method == "leave-query-out" and n_splits != _DEFAULT_SPLITS:
+            raise ValueError(f"n_splits={n_splits!r} would be ignored by method={method!r}: leave it out.")
         return _estimate_queries(
             data, encode_queries(qid, n_rows), qid, method, _read_splits(n_splits), random_state
         )
@@ -421,12 +422,7 @@ def _hold_out_pairs(data: _Data) -> tuple[PairTally, np.ndarray | None, float]:
     else:
         pairs, predictions = _predict_pairs(data, np.stack(np.triu_indices(m, 1), axis=1))
         won = winners(predictions)
-        tournament = np.asarray(
-            sum(
-                np.bincount(pairs[:, k], weights=0.5 + sign * 0.5 * won, minlength=m)
-                for k, sign in ((0, 1), (1, -1))
-            )
-        )
+        tournament = np.bincount(pairs.T.ravel(), np.concatenate([0.5 + 0.5 * won, 0.5 - 0.5 * won]), m)
         untied = data.order[pairs[:, 0]] != data.order[pairs[:, 1]]
         pairs, predictions = pairs[untied], predictions[untied]
     tally = tally_pairs(data.order, pairs, predictions)
@@ -683,16 +679,7 @@ def _refuse_query_method(method: str) -> None:
     _refuse_unknown(method, _QUERY_METHODS)
 
 
-def _refuse_ignored(method: str, n_splits: Any) -> None:
-    if method == "leave-query-out" and n_splits != _DEFAULT_SPLITS:
-        raise ValueError(f"n_splits={n_splits!r} would be ignored by method={method!r}: leave it out.")
-
-
 def _read_splits(n_splits: Any) -> int:
-    return _read_int(n_splits, "n_splits", 2)
-
-
-def _read_int(value: Any, name: str, least: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an int of at least {least}: found {value!r}.")
-    return int(value)
+    if not isinstance(n_splits, Integral) or isinstance(n_splits, bool) or n_splits < 2:
+        raise ValueError(f"n_splits must be an int of at least 2: found {n_splits!r}.")
+    return int(n_splits)

@@ -30,8 +30,6 @@ from ..comparisons.inputs import read_scores
 from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..metrics import concordance
-from ..metrics.pairwise import columns_of
-from ..numerics.threads import blas_at_rest
 from ..plots import on_axes
 from ..progress import Counter
 from ..shown_tables import shows_itself
@@ -42,12 +40,6 @@ from ._problem import has_closed_form
 
 # Number of permuted scores that are processed together: enough for the matrix products, within a bound on memory.
 _NUMBERS = 1 << 22
-# Up to this many rows the threads of BLAS cost more than they gain, between loops that need the processors.
-_FEW_ROWS = 1536
-# Test sets of this many groups, where there are enough, so that most of them hold groups with different labels.
-_GROUPS_OF_FOLD = 4
-# A test whose p-value cannot fall below this says nothing.
-_LEAST_LEVEL = 0.05
 # How often permutations with which the statistic is not defined are drawn again.
 _DRAWS = 100
 
@@ -170,13 +162,12 @@ def permutation_test(
     Y = _defined_permutations(exchange, folds, training, queries, n, check_random_state(random_state))
     tested = np.sort(np.concatenate(folds.tests))
     within = encode_queries(compared_within(folds, queries)[tested], tested.shape[0])
-    with blas_at_rest(n_rows <= _FEW_ROWS):
-        values = np.concatenate(
-            [
-                concordance(Y[tested, outputs], f[tested], within, per_query=True).means
-                for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
-            ]
-        )
+    values = np.concatenate(
+        [
+            concordance(Y[tested, outputs], f[tested], within, per_query=True).means
+            for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
+        ]
+    )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
     smallest = max(exchange.smallest_pvalue, 1 / (1 + n))
     return PermutationTest(float(values[0]), (1 + reached) / (1 + n), values[1:], exchange.words, smallest)
@@ -230,7 +221,8 @@ class Exchange:
         if self.unit_of is None or self.blocks.n_groups > 1:
             n_rows = self.y.shape[0] if self.unit_of is None else self.unit_of.shape[0]
             return default_cv(n_rows, qid=qid, groups=groups)
-        n_folds = min(10, self.y.shape[0] // _GROUPS_OF_FOLD)
+        # Four groups in each, where there are enough: most folds then hold groups with different labels.
+        n_folds = min(10, self.y.shape[0] // 4)
         return [np.flatnonzero(np.isin(self.unit_of, fold)) for fold in shuffled_folds(self.y.size, n_folds)]
 
     def draw(self, number: int, generator: np.random.Generator) -> np.ndarray:
@@ -280,7 +272,7 @@ def _defined_permutations(
             "that nothing can be compared",
             Remedy("cv", purpose="with fewer, larger folds"),
         )
-    if exchange.smallest_pvalue > _LEAST_LEVEL:
+    if exchange.smallest_pvalue > 0.05:  # the test could say nothing
         _refuse_few_permutations(exchange)
     for _ in range(_DRAWS):
         bad = np.flatnonzero(undefined(Y[:, 1:])) + 1
@@ -338,7 +330,7 @@ def _permuted(
         size = rows.shape[0]
         together = slice(rows[0], rows[0] + size) if rows[-1] - rows[0] + 1 == size else rows
         Y[1:, together] = y[rows][_permutations(n_permutations, size, generator)]
-    return columns_of(Y, np.arange(n_permutations + 1))
+    return np.ascontiguousarray(Y.T)
 
 
 def _permutations(number: int, size: int, generator: np.random.Generator) -> np.ndarray:

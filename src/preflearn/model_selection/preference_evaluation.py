@@ -263,25 +263,25 @@ def evaluate_preferences(
         )
     refuse_repeated_columns(X)
     X = X.to_numpy() if hasattr(X, "to_numpy") else X
-    asked = _Asked.read(model, n_items(X), pairs, weight, ties, judge)
+    read = _ReadPreferences.read(model, n_items(X), pairs, weight, ties, judge)
     lengths = None if texts is None else _lengths(texts, n_items(X))
-    clusters = None if groups is None else encode_groups(groups, asked.n_pairs)
+    clusters = None if groups is None else encode_groups(groups, read.n_pairs)
     if cv is None:
-        cv = shuffled_folds(asked.n_pairs) if clusters is None else min(_N_FOLDS, clusters.n_groups)
-    folds = read_preference_folds(cv, asked.n_pairs, groups=groups)
-    probability = asked.predict(model, X, folds, verbose)
-    right = _right(probability, asked.outcome)
-    new = None if judge is None else asked.predict_judges(model, X, verbose)
-    new_right = None if new is None else _right(new, asked.outcome)
+        cv = shuffled_folds(read.n_pairs) if clusters is None else min(_N_FOLDS, clusters.n_groups)
+    folds = read_preference_folds(cv, read.n_pairs, groups=groups)
+    probability = read.predict(model, X, folds, verbose)
+    right = _right(probability, read.outcome)
+    new = None if judge is None else read.predict_judges(model, X, verbose)
+    new_right = None if new is None else _right(new, read.outcome)
     return PreferenceEvaluation(
         accuracy=_share(right, clusters),
-        calibration=asked.calibration(probability),
-        probability=probability if asked.has_probabilities else None,
-        new_judges=None if new_right is None else _share(new_right, asked.judges),
-        new_judges_calibration=None if new is None else asked.calibration(new),
-        by_judge={} if new_right is None else asked.by_judge(new_right),
-        length_bias=None if lengths is None else _bias(lengths, asked.pairs, asked.outcome, probability),
-        held_out=_in_words(asked, folds, clusters),
+        calibration=read.calibration(probability),
+        probability=probability if read.has_probabilities else None,
+        new_judges=None if new_right is None else _share(new_right, read.judges),
+        new_judges_calibration=None if new is None else read.calibration(new),
+        by_judge={} if new_right is None else read.by_judge(new_right),
+        length_bias=None if lengths is None else _bias(lengths, read.pairs, read.outcome, probability),
+        held_out=_in_words(read, folds, clusters),
     )
 
 
@@ -318,7 +318,7 @@ def length_bias(texts: Any, pairs: Any, *, ties: Any = None) -> LengthBias:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReadPreferences:
     """The preferences after reading and checking."""
 
     pairs: np.ndarray
@@ -332,7 +332,9 @@ class _Asked:
         return self.pairs.shape[0]
 
     @classmethod
-    def read(cls, model: Any, n_rows: int, pairs: Any, weight: Any, ties: Any, judge: Any) -> _Asked:
+    def read(
+        cls, model: Any, n_rows: int, pairs: Any, weight: Any, ties: Any, judge: Any
+    ) -> _ReadPreferences:
         pairs = read_pairs(pairs, n_rows)
         n_pairs = pairs.shape[0]
         if n_pairs < 2:
@@ -475,9 +477,9 @@ def _mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if values.size else None
 
 
-def _in_words(asked: _Asked, folds: Folds, clusters: Groups | None) -> str:
-    what: Sequence[str] = (f"{asked.n_pairs:,} preferences",)
-    n_ties = int((asked.outcome == 0.5).sum())
+def _in_words(read: _ReadPreferences, folds: Folds, clusters: Groups | None) -> str:
+    what: Sequence[str] = (f"{read.n_pairs:,} preferences",)
+    n_ties = int((read.outcome == 0.5).sum())
     if n_ties:
         what = (*what, f"{n_ties:,} of them ties")
     if clusters is not None:

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs, get_lapack_funcs, qr, solve_triangular
 
 from . import tiles
-from . import tiles as spectrum
 from .threads import blas_at_rest, over_small_ranges
-from .tiles import lapack
 
+# Where a matrix has a smaller reciprocal condition number, its inverse has fewer than seven correct digits.
+LEAST_CONDITION = 2.0**-30
 # From this many rows on, a matrix is factored in short steps by our own threads; below, by LAPACK in one thread. BLAS
 # wakes no threads for fewer rows than the second number.
 LARGE = 512
@@ -139,24 +139,13 @@ def cholesky_solve(factor: np.ndarray, B: np.ndarray) -> np.ndarray:
 def eigh_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (ascending) and vectors of the symmetric Fortran-ordered A, from its lower triangle.
 
-    LAPACK's divide and conquer (``syevd``); A is overwritten by the vectors.
+    LAPACK's divide and conquer; A may be overwritten.
     """
-    n = A.shape[0]
     if _is_large(A):
-        return spectrum.eigh(A)
-    A = np.asfortranarray(A)
-    values, work, integers = (
-        np.empty(n, A.dtype),
-        np.empty(1 + 6 * n + 2 * n * n, A.dtype),
-        np.empty(3 + 5 * n, np.intc),
-    )
-    with _in_one_thread(n):  # and without the interpreter lock: many small ones run side by side
-        info = lapack(
-            "syevd", A.dtype, "V", "L", n, A, max(n, 1), values, work, work.size, integers, integers.size
-        )
-    if info != 0:
-        raise np.linalg.LinAlgError(spectrum.NOT_CONVERGED)
-    return values, A
+        return tiles.eigh(A)
+    with _in_one_thread(A.shape[0]):
+        values, vectors = np.linalg.eigh(A)  # without the interpreter lock: many small ones run side by side
+    return values, vectors
 
 
 def tridiagonalise_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -168,7 +157,7 @@ def tridiagonalise_in_place(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     if n == 1:
         return np.ones((1, 1), order="F"), A[0].copy(), np.empty(0, dtype=A.dtype)
     if _is_large(A):
-        return spectrum.tridiagonalise(A)
+        return tiles.tridiagonalise(A)
     # The reflectors are stored as those of a Hessenberg form.
     sytrd, sytrd_lwork, orghr, orghr_lwork = get_lapack_funcs(
         ("sytrd", "sytrd_lwork", "orghr", "orghr_lwork"), (A,)

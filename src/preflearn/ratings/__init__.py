@@ -1,13 +1,13 @@
 """Ratings: from battles ("a against b, a won") to a leaderboard with intervals that hold.
 
 `rate` reads and fits, `Ratings` is what it gives; ``reading`` reads ``battles``, ``counts`` counts them as they arrive,
-``strengths`` fits and says how certain the strengths are (``ties`` and ``trusted`` where ties have a probability of
-their own, or only some judges are believed), ``ranks`` which differences are certain, ``choice`` and ``held_out`` are
-about held-out battles, ``judges``, ``diagnostics``, ``audit``, ``fragility``, ``boards`` with ``categories``, and
-``planning`` answer what one asks next. `leaderboard` ranks items by a table of scores instead (``scores`` reads it).
+``strengths`` fits and says how certain the strengths are (``ties`` where ties have a probability of their own),
+``ranks`` which differences are certain, ``held_out`` is about held-out battles. ``judges`` (all, and those that are
+trusted), ``diagnostics``, ``fragility``, ``boards`` of parts and ``planning`` answer what one asks next. `leaderboard`
+ranks items by a table of scores instead (``scores`` reads it).
 """
 
-from .categories import CategoryRatings
+from .boards import CategoryRatings
 from .counts import BattleCounts, count_battles
 from .rating import rate
 from .result import Ratings

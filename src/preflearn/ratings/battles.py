@@ -65,7 +65,7 @@ class Battles:
     tie_columns : ndarray of shape (l, q) or None
         What makes ties likely, the first column a constant, where ties may have a probability of their own.
     cheap, cheap_left : ndarrays of shape (l,) or None
-        c - c̄ and φ of judgements by judges that are not trusted (`trusted`); φ is NaN where there are none.
+        c - c̄ and φ of judgements by judges that are not trusted (`judges`); φ is NaN where there are none.
     rows : ndarray of shape (l,) or None
         Row numbers in the table, where these are only some of its rows.
     n_read : int or None

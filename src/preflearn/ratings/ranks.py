@@ -113,7 +113,7 @@ def drawn_normal(C: np.ndarray, n_draws: int, rng: np.random.Generator | None = 
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ rng.standard_normal((C.shape[0], n_draws))
 
 
-def told_apart(scores: np.ndarray, C: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
+def significant_signs(scores: np.ndarray, C: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
     """1 where item i is significantly ahead of item j, -1 where it is behind, else 0; shape (n, n)."""
     gaps = scores[:, None] - scores[None, :]
     with np.errstate(invalid="ignore"):  # of an item against itself, at an infinite threshold

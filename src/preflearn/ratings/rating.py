@@ -15,16 +15,15 @@ from ..errors import InputError, Remedy
 from ..kernels.functions import Kernel
 from ..tables.encoding.frames import TEXT, read_table, refuse_repeated_columns
 from .battles import POSITION, Battles, refuse_hopeless
-from .choice import FEW_ALPHAS, choose_alpha, choose_half_life, decayed
 from .diagnostics import components, describe_components, mutually_beaten
-from .held_out import predicts_ties_better
+from .held_out import FEW_ALPHAS, choose_alpha, choose_half_life, decayed, predicts_ties_better
+from .judges import about_prompts, refuse_with_trusted, split_trusted, worth_of_others
 from .rankings import MOST_FACTORED
 from .ranks import bonferroni_thresholds
 from .reading import JUDGES, PROMPTS, factorised, read_battles, read_numbers, read_ranked
 from .result import Ratings
 from .strengths import MOST_DENSE, Strengths, TrustedStrengths, fit_strengths
 from .tables import MEAN_RATING, POINTS, backend_of
-from .trusted import about_prompts, refuse_with_trusted, split_trusted, worth_of_others
 
 # What `read_battles` takes.
 _READ = (

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..errors import InputError, Remedy, shortened
 from ..numerics.namespace import refuse_repeated_columns
+from ..tables.cells import DAY, day_comes_first, parse_times, times_of_digits
 from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
-from ..tables.encoding.values import DAY, day_comes_first, parse_times, times_of_digits
 from .battles import FIRST_SIDE, POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 

@@ -21,9 +21,9 @@ from .tables import MEAN_RATING, POINTS, frame_like
 from .ties import outcome_probabilities
 
 if TYPE_CHECKING:
-    from .categories import CategoryRatings
+    from .boards import CategoryRatings
     from .fragility import Fragility
-    from .trusted import TrustedJudges
+    from .judges import TrustedJudges
 
 _SURPRISES = 10
 
@@ -147,7 +147,7 @@ class Ratings:
         n = len(self.items)
         if n > MOST_COMPARED or not self.strengths.is_dense:
             return None
-        return ranks.told_apart(self.strengths.scores, self.covariance[:n, :n], self.threshold)
+        return ranks.significant_signs(self.strengths.scores, self.covariance[:n, :n], self.threshold)
 
     @cached_property
     def columns(self) -> dict[str, list[Any]]:
@@ -303,7 +303,7 @@ class Ratings:
 
         davidson = self.raw.ties == "davidson"
         pairs, Z, U = read_meetings(
-            battles, self.items, **self.columns_asked, covariates=self.raw.covariate_names,
+            battles, self.items, **self.side_columns, covariates=self.raw.covariate_names,
             first_side=self.options["first_side"], tie_covariates=self.options["tie_covariates"] if davidson else (),
         )  # fmt: skip
         scores = np.append(self.strengths.scores, 0.0)
@@ -314,7 +314,7 @@ class Ratings:
         return d, replace(self.strengths, battles=met).tie_logits()
 
     @property
-    def columns_asked(self) -> dict[str, Any]:
+    def side_columns(self) -> dict[str, Any]:
         """The columns of the sides, as they were asked for."""
         return {name: self.options[name] for name in ("a", "b", "winner", "loser")}
 
@@ -457,7 +457,7 @@ class Ratings:
 
     @cached_property
     def findings(self) -> list[tuple[str, str, float]]:
-        from .audit import findings
+        from .diagnostics import findings
 
         return findings(self)
 
@@ -517,14 +517,16 @@ class Ratings:
         >>> boards.win_probability("x", "y", "clay") > 0.5 > boards.win_probability("x", "y", "grass")
         True
         """
-        from .categories import make_boards
+        from .boards import make_boards
 
         return make_boards(self, categories, ratio, intervals)
 
     def by_month(self) -> Any:
         """Boards at the end of each month, from the battles so far: ``month``, ``item``, ``rating``, ``lower``,
         ``upper``."""
-        return self._frame(tables.by_month(self))
+        from .boards import by_month
+
+        return self._frame(by_month(self))
 
     # What to run next
     # -------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from ..shown_tables import ShownTable, in_notebooks, visible
 from . import ranks
 from .ranks import MOST_COMPARED
 from .scores import Scores, dominant_task, read_scores
-from .tables import backend_of, frame_like
+from .tables import backend_of, frame_like, verdict
 
 _MOST_TASKS = 10_000
 # By which other libraries read a data frame.
@@ -321,20 +321,12 @@ class Leaderboard:
     @property
     def verdict(self) -> str:
         """Which neighbours can be told apart."""
-        board, n, unit = self.columns_of_table, len(self), self._unit
-        best, others = visible(board["item"][0]), sum(low == 1 for low in board["rank_lower"]) - 1
-        first = f"{best} leads, but {'one other' if others == 1 else f'{others} others'} may be the best"
-        first = first if others else f"{best} is clearly the best"
         i, j = self.order[:-1], self.order[1:]
         same = int((self.apart[i, j] == 0).sum())
-        if not same:
-            return f"{first}. All neighbours on the board can be told apart."
-        text = f"{first}. {same} of {n - 1} neighbours on the board cannot be told apart."
+        text = verdict(self.columns_of_table, same)
         needed = [one for one in self.parts["neighbours"]["tasks_needed"][:1] if one is not None]
-        if needed and not self.apart[i[0], j[0]]:
-            text += (
-                f" About {needed[0]:,} {unit} would tell the first two apart, if they differ as they seem to."
-            )
+        if same and needed and not self.apart[i[0], j[0]]:
+            text += f" About {needed[0]:,} {self._unit} would tell the first two apart, if they differ as they seem to."
         return text
 
     @property
@@ -398,13 +390,13 @@ class Leaderboard:
 
     def to_markdown(self) -> str:
         """The leaderboard as a Markdown table."""
-        from ..report.scores import markdown_scores
+        from ..report.ratings import markdown_scores
 
         return markdown_scores(self)
 
     def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the board as one self-contained HTML page, or as Markdown with the suffix ``.md``."""
-        from ..report.scores import page_of_scores
+        from ..report.ratings import page_of_scores
         from ..tables.atomic import write_whole
 
         write_whole(path, page_of_scores(self, path, title))
@@ -419,7 +411,7 @@ class Leaderboard:
         return "\n".join([table.caption, *(line.rstrip() for line in lines), *table.notes])
 
     def shown_tables(self) -> list[ShownTable]:
-        from ..report.scores import shown_rows
+        from ..report.ratings import shown_rows
 
         rows = [("rank", "item", "mean", "interval", "ranks", "group"), *shown_rows(self)[:20]]
         left = len(self) - 20

@@ -67,40 +67,6 @@ _SOLVED = 1e-5
 _DRAWN_TOGETHER, _ROUGHLY_SOLVED = 32, 3e-3
 
 
-class _ManyItems(PairObjective):
-    """Distinct pairs of very many items: products with the Hessian by a sparse matrix whose pattern is found once."""
-
-    def __init__(self, answers: Answers) -> None:
-        super().__init__(Features(sp.eye_array(answers.n_rows, format="csr")), answers)
-        a, b = answers.pairs.T
-        which = np.arange(answers.n_pairs)
-        entries = (np.concatenate([which, which]), (np.concatenate([a, b]), np.concatenate([b, a])))
-        self._answers, self._pattern = answers, sp.csr_array(entries, shape=(answers.n_rows, answers.n_rows))
-
-    def logistic(self, p: np.ndarray) -> LogisticLoss:
-        return _SparseLoss(self._answers, p, self._pattern)
-
-
-class _SparseLoss(LogisticLoss):
-    """The loss with its Hessian D - W, W the curvatures of distinct pairs."""
-
-    def __init__(self, answers: Answers, f: np.ndarray, pattern: sp.csr_array) -> None:
-        super().__init__(answers, f)
-        self._pattern = pattern
-
-    @cached_property
-    def _parts(self) -> tuple[np.ndarray, sp.csr_array]:
-        pattern = self._pattern
-        W = sp.csr_array(
-            (self.curvatures[pattern.data], pattern.indices, pattern.indptr), shape=pattern.shape
-        )
-        return self.degrees, W
-
-    def curvature(self, v: np.ndarray) -> np.ndarray:
-        degrees, W = self._parts
-        return degrees * v - W @ v
-
-
 @dataclass(frozen=True)
 class Strengths:
     """A fitted model.
@@ -406,7 +372,7 @@ def _fit_ties(
 
 @dataclass(frozen=True)
 class TrustedStrengths(Strengths):
-    """The same of trusted judgements with the help of others (`trusted`).
+    """The same of trusted judgements with the help of others (`judges`).
 
     Attributes
     ----------
@@ -593,8 +559,6 @@ def minimise(
     if root is not None:
         objective: PairObjective = PairObjective(Features(root), answers)
         start = None if start is None else np.linalg.solve(root, start)
-    elif exact is None and not isinstance(answers, AdjustedAnswers):
-        objective = _ManyItems(answers)
     else:
         objective = PairObjective(Features(sp.eye_array(size, format="csr")), answers)
     fit = minimise_logistic(objective, alpha, start=start, preconditioner=exact)

@@ -16,11 +16,12 @@ from ..report.ratings import (
     shows_groups,
 )
 from ..shown_tables import ShownTable, markdown_text, visible
+from . import tables
 from .judges import judge_table
 from .ranks import MOST_COMPARED
 
 if TYPE_CHECKING:
-    from .categories import CategoryRatings
+    from .boards import CategoryRatings
     from .result import Ratings
 
 # Battles up to which everything is shown without being asked for, of items all pairs of which are compared.
@@ -37,21 +38,11 @@ def is_moderate(ratings: Ratings) -> bool:
 
 def verdict(ratings: Ratings) -> str:
     """Which neighbours can be told apart, in a sentence or two."""
-    board, n = ratings.columns, len(ratings.items)
-    best = visible(board["item"][0])
-    if n > MOST_COMPARED:
+    board = ratings.columns
+    if len(ratings.items) > MOST_COMPARED:
+        best = visible(board["item"][0])
         return f"{best} leads; its rank is between {board['rank_lower'][0]} and {board['rank_upper'][0]}."
-    same = len(ratings.neighbours())
-    others = sum(low == 1 for low in board["rank_lower"]) - 1
-    first = f"{best} leads, but {others} others may be the best"
-    if others == 1:
-        first = f"{best} leads, but one other may be the best"
-    # Where every other item is significantly behind some item, none of them can be the best: the first one is.
-    if others == 0:
-        first = f"{best} is clearly the best"
-    if same == 0:
-        return f"{first}. All neighbours on the board can be told apart."
-    return f"{first}. {same} of {n - 1} neighbours on the board cannot be told apart."
+    return tables.verdict(board, len(ratings.neighbours()))
 
 
 def about_fragility(ratings: Ratings) -> list[str]:
@@ -130,14 +121,15 @@ def summary_of(ratings: Ratings) -> dict[str, Any]:
 
 def _parts(ratings: Ratings) -> dict[str, Any]:
     """Tables beside the board; those that take long are left out of large boards."""
-    from .tables import columns_of
-
     names = ["covariates"]
     if is_moderate(ratings):
         names += ["held_out", "judges", "surprises"]
-    parts = {name: None if (frame := getattr(ratings, name)) is None else columns_of(frame) for name in names}
+    parts = {
+        name: None if (frame := getattr(ratings, name)) is None else tables.columns_of(frame)
+        for name in names
+    }
     if is_moderate(ratings):
-        parts["next_battles"] = columns_of(ratings.next_battles(_NEXT))
+        parts["next_battles"] = tables.columns_of(ratings.next_battles(_NEXT))
     return parts
 
 
@@ -210,18 +202,15 @@ def page_of(
 
 
 def _category_columns(boards: CategoryRatings | None) -> dict[str, list[Any]] | None:
-    from .tables import columns_of
-
-    return None if boards is None else columns_of(boards.table)
+    return None if boards is None else tables.columns_of(boards.table)
 
 
 def _months(ratings: Ratings) -> Any:
     from .boards import month_edges
-    from .tables import columns_of
 
     if ratings.raw.time is None or not 2 <= len(month_edges(ratings.raw.time)) <= 120:
         return None
-    return columns_of(ratings.by_month())
+    return tables.columns_of(ratings.by_month())
 
 
 def _meetings(ratings: Ratings) -> np.ndarray | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import t as student
 
-from ..errors import InputError, Remedy
-from . import boards, judges, ranks
+from ..shown_tables import visible
+from . import ranks
 from .battles import FIRST_SIDE
 from .ranks import effective_clusters
 from .strengths import (
@@ -24,7 +22,6 @@ from .strengths import (
 )
 
 if TYPE_CHECKING:
-    from .categories import CategoryRatings
     from .result import Ratings
 
 Columns = dict[str, list[Any]]
@@ -46,9 +43,9 @@ def board(ratings: Ratings) -> Columns:
     else:
         best, worst = ranks.rank_bounds(apart)
         groups = ranks.group_letters(apart[np.ix_(order, order)])
-    columns = _with_intervals(ratings, order, scores[order], width[order])
+    columns = with_intervals(ratings, order, scores[order], width[order])
     columns |= _places(scores, order, best[order], worst[order])
-    return {**columns, "group": groups, "battles": _whole(ratings.raw.battles_of_items()[order])}
+    return {**columns, "group": groups, "battles": whole_numbers(ratings.raw.battles_of_items()[order])}
 
 
 def _places(scores: np.ndarray, rows: np.ndarray, best: np.ndarray, worst: np.ndarray) -> Columns:
@@ -89,17 +86,17 @@ def top(ratings: Ratings, n: int, with_ranks: bool) -> Columns:
         se = ratings.at_least_those_of_the_model(se, best)
     df = np.broadcast_to(ratings.degrees_of_freedom, len(ratings.items))[best]
     width = ranks.quantile_of(ratings.level, df) * se
-    columns = _with_intervals(ratings, best, ratings.strengths.scores[best], width)
+    columns = with_intervals(ratings, best, ratings.strengths.scores[best], width)
     if with_ranks and ratings.apart is not None:
         columns |= _places(
             ratings.strengths.scores, best, *(bound[best] for bound in ranks.rank_bounds(ratings.apart))
         )
     elif with_ranks:
         columns |= _places(ratings.strengths.scores, best, *_best_rank_bounds(ratings, best))
-    return {**columns, "battles": _whole(ratings.raw.battles_of_items()[best])}
+    return {**columns, "battles": whole_numbers(ratings.raw.battles_of_items()[best])}
 
 
-def _with_intervals(ratings: Ratings, order: Any, scores: np.ndarray, width: np.ndarray) -> Columns:
+def with_intervals(ratings: Ratings, order: Any, scores: np.ndarray, width: np.ndarray) -> Columns:
     """Items in an order, with their ratings and intervals."""
     return {
         "item": [ratings.items[k] for k in order],
@@ -107,6 +104,18 @@ def _with_intervals(ratings: Ratings, order: Any, scores: np.ndarray, width: np.
         "lower": ratings.points(scores - width).tolist(),
         "upper": ratings.points(scores + width).tolist(),
     }
+
+
+def verdict(board: Columns, n_same: int) -> str:
+    """Who leads a board, and how many of the neighbours on it cannot be told apart."""
+    best, n = visible(board["item"][0]), len(board["item"])
+    # Where every other item is significantly behind some item, none of them can be the best: the first one is.
+    others = sum(low == 1 for low in board["rank_lower"]) - 1
+    first = f"{best} leads, but {'one other' if others == 1 else f'{others} others'} may be the best"
+    first = first if others else f"{best} is clearly the best"
+    if not n_same:
+        return f"{first}. All neighbours on the board can be told apart."
+    return f"{first}. {n_same} of {n - 1} neighbours on the board cannot be told apart."
 
 
 def covariates(ratings: Ratings) -> Columns:
@@ -132,89 +141,7 @@ def covariates(ratings: Ratings) -> Columns:
     return {"covariate": list(ratings.raw.covariate_names), **columns}
 
 
-def read_categories(categories: Any, n: int) -> list[Hashable]:
-    """One label for each of n battles."""
-    given = list(categories.to_list() if hasattr(categories, "to_list") else categories)
-    labels = [label.strip() or None if isinstance(label, str) else label for label in given]
-    if len(labels) != n:
-        raise ValueError(f"Name one category for each of {n:,} battles: found {len(labels):,}.")
-    missing = [row for row, label in enumerate(labels) if label is None or label != label]
-    if missing:
-        first = f"row {missing[0] + 1:,}"
-        if len(missing) == 1:
-            raise ValueError(f"1 battle has no category ({first}): leave it out, or fill it in.")
-        raise ValueError(
-            f"{len(missing):,} battles have no category ({first} first): leave them out, or fill it in."
-        )
-    return labels
-
-
-def category_table(boards: CategoryRatings) -> Columns:
-    """`CategoryRatings.table`."""
-    ratings, scores, names = boards.ratings, boards.strengths, boards.categories
-    orders = np.argsort(-scores, axis=0, kind="stable")
-    out: Columns = {}
-    if not boards.intervals:
-        for c, name in enumerate(names):
-            order = orders[:, c]
-            part = {
-                "item": [ratings.items[i] for i in order],
-                "rating": ratings.points(scores[order, c]).tolist(),
-            }
-            _append(out, {"category": [name] * order.size, **part})
-        return out
-    found = boards.fitted
-    width = ranks.quantile_of(ratings.level, found.freedom) * found.errors
-    p = _pvalues(found.differences, found.difference_errors, found.difference_freedom)
-    for c, name in enumerate(names):
-        order = orders[:, c]
-        played = ratings.raw.take(np.flatnonzero(boards.codes == c)).battles_of_items()
-        part = _with_intervals(ratings, order, scores[order, c], width[order, c])
-        part |= {
-            "difference": (POINTS * found.differences[order, c]).tolist(),
-            "pvalue": p[order, c].tolist(),
-        }
-        _append(out, {"category": [name] * order.size, **part, "battles": _whole(played[order])})
-    return out
-
-
-def _pvalues(differences: np.ndarray, errors: np.ndarray, df: Any) -> np.ndarray:
-    """Corrected for all of them; without differences between categories (s = 0) there is nothing to test."""
-    z = np.divide(differences, errors, out=np.zeros_like(differences), where=errors > 0)
-    if np.ndim(df) == 0 and np.isinf(df):
-        tails = ndtr(-np.abs(z))
-    else:
-        # Of what a single cluster knows nothing can be said.
-        tails = np.where(df < 1.0, 0.5, student.sf(np.abs(z), np.maximum(df, 1.0)))
-    return judges.corrected(2.0 * tails.ravel()).reshape(z.shape)
-
-
-def by_month(ratings: Ratings) -> Columns:
-    """`Ratings.by_month`."""
-    if ratings.raw.time is None:
-        raise InputError(
-            "Boards by month need the time of every battle", Remedy("time", purpose="and its column")
-        )
-    edges = boards.month_edges(ratings.raw.time)
-    out: Columns = {}
-    for edge, played, scores, errors, df in boards.boards_over_time(
-        ratings.raw, edges, ratings.alpha, ratings.half_life, ratings.cluster
-    ):
-        order = np.argsort(-scores, kind="stable")
-        order = order[played[order]]
-        width = ranks.quantile_of(ratings.level, np.broadcast_to(df, scores.shape)[order]) * errors[order]
-        month = boards.dates_of(edge - 1.0)[0][:7]
-        part = _with_intervals(ratings, order, scores[order], width)
-        _append(out, {"month": [month] * order.size, **part})
-    return out
-
-
-def _append(out: Columns, more: Columns) -> None:
-    for name, values in more.items():
-        out.setdefault(name, []).extend(values)
-
-
-def _whole(values: np.ndarray) -> list[Any]:
+def whole_numbers(values: np.ndarray) -> list[Any]:
     """Counts as ints; sums of weights as they are."""
     return values.astype(int).tolist() if (values == np.round(values)).all() else values.tolist()
 

@@ -90,34 +90,3 @@ def _values_of_block(K, T, rows, columns, first, start, stop, found):
         for i in range(row.shape[0]):
             total += row[i] * column[i]
         found[h] = total
-
-
-def same_column_product(
-    K: np.ndarray, rows: np.ndarray, columns: np.ndarray, a: np.ndarray, n_columns: int
-) -> np.ndarray:
-    """f_h = Σ_{e: c_e = c_h} K[r_h, r_e] a_e, over pairs of one column. O(Σ n_c²) for n_c pairs in column c."""
-    order = np.argsort(columns, kind="stable")
-    starts = np.searchsorted(columns[order], np.arange(n_columns + 1))
-    found = np.empty(order.shape[0])
-    sorted_rows, values = rows[order], np.asarray(a, dtype=np.float64)[order]
-    step = max(1, n_columns // 64)
-    in_turns(
-        lambda first: _within_columns(
-            K, sorted_rows, values, starts, first, min(first + step, n_columns), found
-        ),
-        [(first,) for first in range(0, n_columns, step)],
-    )
-    out = np.empty_like(found)
-    out[order] = found
-    return out
-
-
-@_compiled
-def _within_columns(K, rows, values, starts, first, last, found):
-    for c in range(first, last):
-        for h in range(starts[c], starts[c + 1]):
-            row = K[rows[h]]
-            total = 0.0
-            for e in range(starts[c], starts[c + 1]):
-                total += row[rows[e]] * values[e]
-            found[h] = total

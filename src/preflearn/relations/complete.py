@@ -1,6 +1,6 @@
 r"""Every label known: solutions, and predictions for what was left out, in closed form.
 
-With the decompositions of the two sides (see `sides`), T = Vᵀ Y W and D_kl = 1 / (θ_kl + λ), θ = σ γᵀ for the
+With the decompositions of the two sides (see `Side`), T = Vᵀ Y W and D_kl = 1 / (θ_kl + λ), θ = σ γᵀ for the
 Kronecker kernel,
 
     A = V (T ∘ D) Wᵀ,      F = K A G,
@@ -32,8 +32,8 @@ from ..squared.centred_kernel import refuse_small_alpha
 from ..squared.conjugate_gradients import iterate
 from ..squared.holdout.base import rows_outside
 from .grammar import Folds
+from .inputs import Side
 from .pairwise import PairwiseKernel
-from .sides import Side
 
 # Where the shrinkage of modes differs by more than this, precision is checked.
 _LEAST_SPREAD = 2.0**-26

@@ -32,8 +32,8 @@ from ..progress import Stages
 from ..squared.conjugate_gradients import ConjugateGradientResult, iterate
 from ..squared.routes import LONG, RATE, callers_level, in_words
 from .grammar import RelationFolds
+from .inputs import Side
 from .pairwise import PairwiseKernel, Term
-from .sides import Side
 
 # Operations of a dense product in the time of one operation of a sampled product.
 _DENSE_GAIN = 8
@@ -45,8 +45,6 @@ _IN_MODES, _BY_DIAGONAL = 15, 200
 _FEW_PAIRS = 1500
 # Modes with a smaller share of λ are left out.
 _NEGLIGIBLE = 1e-9
-# Power iterations for the order of magnitude of the largest eigenvalue.
-_POWER_ROUNDS = 10
 
 
 @dataclass
@@ -121,15 +119,13 @@ class KnownPairs:
             return (self.K @ np.bincount(rows, weights=a, minlength=p))[self.row]
         if self.is_dense:
             return self._dense_term(term, a, rows, columns)
-        from ._loops import SampledProduct, same_column_product
+        from ._loops import SampledProduct
 
-        if term.column == "identity":
-            return same_column_product(self.K, self.row, self.column, a, q)
-        if term.row == "identity":
-            return same_column_product(self.G, self.column, self.row, a, p)
         if term.exchanged not in self._products:
             self._products[term.exchanged] = SampledProduct(rows, columns, self.row, self.column, p, q)
-        return self._products[term.exchanged](self.K, self.G, a)
+        K = self.K if term.row == "kernel" else np.eye(p)
+        G = self.G if term.column == "kernel" else np.eye(q)
+        return self._products[term.exchanged](K, G, a)
 
     def _dense_term(self, term: Term, a: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         A = np.zeros(self.shape)
@@ -144,7 +140,7 @@ class KnownPairs:
         """The largest eigenvalue of L Q L, to about one digit: it shows which alphas matter."""
         vector: np.ndarray = np.random.default_rng(0).standard_normal(self.y.shape)
         size = 0.0
-        for _ in range(_POWER_ROUNDS):
+        for _ in range(10):  # power iterations, enough for the order of magnitude
             vector = self.centre(vector)
             length = float(np.linalg.norm(vector))
             if not length > 0:

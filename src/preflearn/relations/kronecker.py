@@ -15,9 +15,6 @@ from .grammar import RelationFolds
 from .incomplete import KnownPairs, warn_unless_converged
 from .model import RelationData, RelationModel
 
-# Held-out predictions by conjugate gradients agree with refitting to a far higher precision than is ever displayed.
-_HOLD_OUT_TOL = 1e-11
-
 
 class KroneckerRLS(RelationModel):
     r"""Learn a function of pairs (u, v) from labels of some or all pairs.
@@ -194,7 +191,7 @@ class KroneckerProblem:
         alphas: Sequence[float],
         on_fold: Any = None,
         *,
-        tol: float = _HOLD_OUT_TOL,
+        tol: float = 1e-11,  # agrees with refitting to a far higher precision than is ever displayed
     ) -> np.ndarray:
         """Predictions of what was left out, for each alpha, shape (n_alphas, p, q); ``tol`` for conjugate gradients."""
         p, q = self.data.shape

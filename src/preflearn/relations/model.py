@@ -13,6 +13,7 @@ from ..kernels.functions import n_items
 from ..metrics import concordance
 from .inputs import (
     ObjectKernel,
+    Side,
     check_one_kind,
     check_symmetry,
     read_index,
@@ -21,7 +22,6 @@ from .inputs import (
     refuse_unlabelled,
 )
 from .pairwise import PairwiseKernel, refuse_equal_objects, same_objects
-from .sides import Side
 
 COMPARE = (None, "rows", "columns")
 # Products of kernel values outside this range lose precision or overflow.

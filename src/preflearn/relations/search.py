@@ -44,7 +44,8 @@ class _RelationSearch(EstimatingLearner, RelationModel):
         name = self._default_scoring() if self.scoring is None else self.scoring
         scoring, within = read_scoring(name), self._within(data, folds, known, name)
         counter = Counter(type(self).__name__, folds.n_folds, "folds", self.verbose)
-        predictions = self._held_out(problem, folds, alphas, counter)
+        options = {"tol": self.tol} if isinstance(self, KroneckerRLS) else {}
+        predictions = problem.held_out(folds, alphas, counter, **options)
         self.cv_predictions_ = predictions if self.keep_predictions else None
         scored = known & ~np.isnan(predictions[0])
         y, within = data.labels()[scored][:, None], within[scored]
@@ -71,11 +72,6 @@ class _RelationSearch(EstimatingLearner, RelationModel):
             )
             for k in kinds
         )
-
-    def _held_out(
-        self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
-    ) -> np.ndarray:
-        return problem.held_out(folds, alphas, counter)
 
     def _default_scoring(self) -> str:
         return "r2" if self.compare is None else "concordance"
@@ -194,11 +190,6 @@ class KroneckerRLSCV(_RelationSearch, KroneckerRLS):
         """
         data = RelationData(self, rows, columns, None, (row_index, column_index, y, duplicates))
         return self._search(data, row_groups, column_groups)
-
-    def _held_out(
-        self, problem: Any, folds: RelationFolds, alphas: list[Any], counter: Counter
-    ) -> np.ndarray:
-        return problem.held_out(folds, alphas, counter, tol=self.tol)
 
     def _search(self, data: RelationData, row_groups: Any, column_groups: Any) -> KroneckerRLSCV:
         if not isinstance(self.alphas, str):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..tables.encoding.summary import TableSummary
-from math import isnan
+    from ..tables.encoding.kinds import TableSummary
 
 # The baseline that every ranker is compared with.
 BEST_FEATURE = "best single feature"
+# Features that are shown, the most influential ones.
+SHOWN_FEATURES = 15
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..plots import ACCENT, MAIN, MUTED, draw_reliability, legend_above, new_axes
+from ..shown_tables import clipped
 
 
 class _Display:
@@ -696,8 +697,7 @@ def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:
 
 def _short(name: str, most: int = 24) -> str:
     # A dollar sign would start a formula.
-    text = name if len(name) <= most else name[: most - 1] + "…"
-    return text.replace("$", r"\$")
+    return clipped(name, most).replace("$", r"\$")
 
 
 def _at(fpr: np.ndarray, tpr: np.ndarray, grid: np.ndarray, side: str) -> np.ndarray:

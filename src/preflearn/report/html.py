@@ -13,9 +13,8 @@ import numpy as np
 from ..errors import missing_extra
 from ..shown_tables import visible
 from . import displays
-from .contents import AlphaPath, Curve, TrainingReport
+from .contents import SHOWN_FEATURES, AlphaPath, Curve, TrainingReport
 
-_SHOWN_FEATURES = 15
 _ESCAPED = {"|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 # Colours that stand in for variables of the page's style: what Matplotlib draws in them follows light and dark.
@@ -144,7 +143,7 @@ def _plots(report: TrainingReport) -> dict[str, str]:
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
             bars = displays.CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
-            n_bars = min(15, len(one.names))
+            n_bars = min(SHOWN_FEATURES, len(one.names))
             drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
     return {name: svg_of(name, *drawing) for name, drawing in drawings.items()}
 
@@ -348,7 +347,7 @@ def _influence(report: TrainingReport) -> str:
     found = report.influence
     if found is None:
         return report.influence_note
-    order = sorted(range(len(found.names)), key=lambda k: -abs(float(found.values[k])))[:_SHOWN_FEATURES]
+    order = sorted(range(len(found.names)), key=lambda k: -abs(float(found.values[k])))[:SHOWN_FEATURES]
     rows = [(found.names[k], f"{float(found.values[k]):.3g}") for k in order]
     return f"{found.explanation}\n\n{_table(('feature', found.meaning), rows)}"
 

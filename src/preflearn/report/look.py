@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..errors import shortened
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
-from ..shown_tables import ShownTable, align_columns, shows_itself
+from ..shown_tables import ShownTable, align_columns, clipped, shows_itself
 from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
 from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
 from ..tables.encoding.kinds import decide, name_words, suggest
@@ -23,7 +24,7 @@ from .contents import plain
 _MAX_CATEGORIES = 30
 _BINS, _SHOWN_VALUES, _LONGEST = 16, 5, 40
 # Rows that single columns are tried on.
-_TRIED_ROWS = 50_000
+TRIED_ROWS = 50_000
 _TARGET_WORDS = (
     {"target", "targets"}, {"grade", "grades", "relevance", "rel", "gain", "judgement", "judgment"},
     {"label", "labels", "y"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
@@ -210,7 +211,7 @@ def look(
     leaks = [leak_question(one) for one in suspicious(list(alone.values()))]
     notes = [
         *leaks,
-        *_notes_on_roles(table, roles, frame_names(table)),
+        *_notes_on_roles(table, roles),
         *query_notes,
         *table.problems,
         *_notes_on_columns(columns, table.n_rows),
@@ -220,15 +221,11 @@ def look(
     )
 
 
-def frame_names(table: Table) -> list[str]:
-    return [column.name for column in table.columns]
-
-
 # -------------------------------------------------------------------------------------------------------- the roles
 
 
 def _find_roles(table: Table, asked: dict[str, str | None]) -> dict[str, str | None]:
-    names = frame_names(table)
+    names = [column.name for column in table.columns]
     for role, name in asked.items():
         if name not in (None, "auto", *names):
             raise ValueError(
@@ -261,7 +258,7 @@ def _likely_target(table: Table) -> str | None:
         if decide(column, _MAX_CATEGORIES).kind in ("number", "boolean", "category")
     }
     for words in _TARGET_WORDS:
-        found = [name for name in frame_names(table) if name in numbers and name_words(name) & words]
+        found = [one.name for one in table.columns if one.name in numbers and name_words(one.name) & words]
         if found:
             return min(found, key=len)
     return None
@@ -336,7 +333,7 @@ def _columns_alone(
 
 
 def _alone(table: Table, kinds: dict[str, Any], y: np.ndarray, groups: Groups) -> dict[str, SingleColumn]:
-    rows = groups.sample(_TRIED_ROWS)
+    rows = groups.sample(TRIED_ROWS)
     rows = rows[~np.isnan(y[rows])]
     if not rows.size:
         return {}
@@ -406,7 +403,7 @@ def _look_at_labels(
     codes, labels = _labels_of(column)
     counts = np.bincount(codes + 1, minlength=len(labels) + 1)
     most = np.argsort(-counts[1:], kind="stable")[:_SHOWN_VALUES]
-    top = tuple((_clip(labels[k]), int(counts[k + 1])) for k in most)
+    top = tuple((clipped(labels[k], _LONGEST), int(counts[k + 1])) for k in most)
     detail = ", ".join(text for text, _ in top[:3]) + (", ..." if len(labels) > 3 else "")
     return ColumnLook(
         column.name, kind, role, int(counts[0]), len(labels), detail,
@@ -457,7 +454,8 @@ def _look_at_queries(table: Table, roles: dict[str, str | None]) -> tuple[dict[s
     return found, notes
 
 
-def _notes_on_roles(table: Table, roles: dict[str, str | None], names: list[str]) -> list[str]:
+def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
+    names = [column.name for column in table.columns]
     for chosen, rejected in _PREFERENCES:
         if chosen in names and rejected in names and not {*_BATTLES} <= {*names}:
             return [
@@ -502,9 +500,7 @@ def _notes_on_columns(columns: Sequence[ColumnLook], n_rows: int) -> list[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:6]) + (
-        f" and {len(names) - 6} more" if len(names) > 6 else ""
-    )
+    shown = shortened([f"`{name}`" for name in names], 6)
     return f"{shown} {'has' if len(names) == 1 else 'have'}"
 
 
@@ -515,10 +511,6 @@ def _of(count: int, total: int, one: str, many: str) -> str:
 
 def _say_outliers(count: int) -> str:
     return "" if not count else f"{count:,} outlier{'s' if count > 1 else ''}"
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _share(count: int, total: int) -> str:

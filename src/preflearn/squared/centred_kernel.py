@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..comparisons import Comparisons, Groups
-from ..numerics.linalg import unit_of
-from .holdout.base import LEAST_CONDITION
+from ..numerics.linalg import LEAST_CONDITION, unit_of
 
 # A kernel of equal items leaves less than this share of its trace inside queries, which is rounding.
 _ROUNDING_SHARE = 1e-12

@@ -22,7 +22,7 @@ K_RR.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,8 +40,6 @@ from ..numerics.threads import blas_at_rest, in_turns
 from .moments import GlobalMoments, QueryMoments
 from .problem import Spectrum, block_rows, primal_problem
 
-# Sums are formed in this many parts side by side; a fixed number, so that rounding is the same on every machine.
-_PARTS = 8
 # ν relative to the trace of A and to K_RR: the first that Cholesky accepts.
 NUGGETS = (3e-11, 1e-9, 1e-7)
 _REFINEMENTS = 3
@@ -123,30 +121,17 @@ def kernel_moments(
     width = basis.shape[0] + (0 if curves is None else curves.size)
     blocks = _blocks_of_rows(rows, queries, block_rows(width), is_global)
 
-    def comparisons(block: np.ndarray) -> QueryComparisons:
+    def moments(block: np.ndarray) -> Moments:
+        columns, of_block = values(read(block)), scores[block, None]
+        if is_global:
+            return GlobalMoments.of(columns, of_block, "item")
         within = encode_queries(queries.codes[block], block.shape[0])
-        return QueryComparisons(scores[block, None], within, weighting="item")
+        return QueryMoments.of(columns, QueryComparisons(of_block, within, weighting="item"))
 
-    def add_up(part: Sequence[np.ndarray]) -> Moments:
-        def of(block: np.ndarray) -> Moments:
-            columns = values(read(block))
-            if is_global:
-                return GlobalMoments.of(columns, scores[block, None], "item")
-            return QueryMoments.of(columns, comparisons(block))
-
-        found: Any = map(of, part)
-        total = next(found)
-        for one in found:
-            total.add(one)
-        return total
-
-    bounds = np.linspace(0, len(blocks), min(_PARTS, len(blocks)) + 1).astype(int)
-    parts = [blocks[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
-    with blas_at_rest():
-        sums = in_turns(add_up, [(part,) for part in parts])
-    for other in sums[1:]:
-        sums[0].add(other)
-    return sums[0]
+    total: Any = moments(blocks[0])
+    for block in blocks[1:]:
+        total.add(moments(block))
+    return total
 
 
 def solve_expansion(

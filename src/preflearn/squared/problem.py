@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from ..comparisons import Comparisons
 from ..numerics.linalg import (
+    LEAST_CONDITION,
     add_gram,
     cholesky_in_place,
     cholesky_solve,
@@ -29,7 +30,6 @@ from ..numerics.linalg import (
 )
 from ..numerics.memory import require_memory
 from .centred_kernel import centred_form, fill_null_space
-from .holdout.base import LEAST_CONDITION
 
 # One block of temporary rows: small enough for the cache when features are narrow; when they are wide, as tall as wide,
 # so that the n × n result is read and written no more often than the block, and no larger than that result.

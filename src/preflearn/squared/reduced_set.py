@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from ..kernels.blocks import KernelBlocks
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.maps import NystromMap
 from ..numerics.linalg import (
+    LEAST_CONDITION,
     KernelFactor,
     add_gram,
     cholesky_in_place,
@@ -39,9 +39,7 @@ from ..numerics.linalg import (
     reciprocal_condition,
     solve_triangular_in_place,
 )
-from ..numerics.threads import blas_at_rest, in_turns
 from .conjugate_gradients import ConjugateGradientResult, iterate
-from .holdout.base import LEAST_CONDITION
 from .problem import RidgeSystem, feature_gram, gram_times, target_moment, unchanged
 from .row_blocks import HalfBlocks, RowBlock
 
@@ -49,11 +47,6 @@ from .row_blocks import HalfBlocks, RowBlock
 _BLOCK_BYTES = 1 << 23
 # The preconditioner is estimated on this many rows per basis vector.
 _SAMPLE_FACTOR = 10
-# The r × r sum is formed in this many parts side by side, as long as they fit into this much memory; a fixed number, so
-# that rounding is the same on every machine. A part has several times as many rows as the matrix.
-_PARTS = 16
-_PARTS_BYTES = 1 << 27
-_LEAST_ROWS_OF_PART = 4
 
 
 class ReducedRows:
@@ -144,33 +137,18 @@ def _moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(V S)(S V) and V S t, summed over the blocks V that ``form`` makes.
 
-    Each thread takes a part of the blocks, so that they meet once. Where r is too large for every thread to have a sum
-    of its own, they share the tiles of one sum, block after block.
+    Threads share the tiles of the sum, block after block.
     """
     if comparisons.factors_in_blocks:
         return _factored_moments(rows, comparisons, form)
-    r, n_parts = rows.width, _number_of_parts(rows)
+    r = rows.width
+    A = np.zeros((r, r), dtype=rows.dtype, order="F")
+    rhs = np.zeros((r, comparisons.n_outputs), dtype=rows.dtype)
     # With a block of r rows, the r × r sum is read and written no more often than the block.
-    step = max(r, block_rows(r)) if n_parts == 1 else max(r // 2, block_rows(r) // 4)
-    halves = HalfBlocks(comparisons, step, put=_as(rows.dtype))
-    halves.prepare(lambda block: form(block.rows))
-
-    def add_up(blocks: list[RowBlock]) -> tuple[np.ndarray, np.ndarray]:
-        A = np.zeros((r, r), dtype=rows.dtype, order="F")
-        rhs = np.zeros((r, comparisons.n_outputs), dtype=rows.dtype)
-        for block in blocks:
-            P = halves.half(form(block.rows), block)
-            A = add_gram(A, P, P)
-            rhs += P.T @ halves.target[block.start : block.stop]
-        return A, rhs
-
-    bounds = np.linspace(0, len(halves.blocks), n_parts + 1).astype(int)
-    parts = [(halves.blocks[first:last],) for first, last in pairwise(bounds)]
-    with blas_at_rest():  # its threads would still be spinning when ours start
-        (A, rhs), *others = in_turns(add_up, parts)
-    for A_part, rhs_part in others:
-        A += A_part
-        rhs += rhs_part
+    halves = HalfBlocks(comparisons, max(r, block_rows(r)), put=_as(rows.dtype))
+    for block, P in halves.halves(lambda block: form(block.rows)):
+        A = add_gram(A, P, P)
+        rhs += P.T @ halves.target[block.start : block.stop]
     return mirror_lower(A), rhs
 
 
@@ -187,13 +165,6 @@ def _factored_moments(
         A = add_gram(A, T, T)
         rhs += T.T @ t.astype(rows.dtype, copy=False)
     return mirror_lower(A), rhs
-
-
-def _number_of_parts(rows: ReducedRows) -> int:
-    bytes_of_sum = rows.width**2 * rows.dtype.itemsize
-    if _PARTS * bytes_of_sum > _PARTS_BYTES:
-        return 1
-    return max(1, min(_PARTS, rows.n_rows // (_LEAST_ROWS_OF_PART * rows.width)))
 
 
 def solve_iteratively(

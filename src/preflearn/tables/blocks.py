@@ -6,19 +6,22 @@ built from blocks (all rows at once, or chunks of whole queries) does not know w
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse as sp
 
 from ..errors import InputError, Remedy
+from .cells import CellError, NotANumberError, QueryLabels, refuse
 from .streams import DAMAGED, UTF8, Recoded, compression_of, open_plain, spoken
+
+if TYPE_CHECKING:
+    from .options import ReadOptions, Roles
 
 # Text is parsed in blocks of about this size: large enough for threads to pay off, small enough to stay in cache.
 BLOCK_BYTES = 4 << 20
@@ -26,6 +29,9 @@ BLOCK_BYTES = 4 << 20
 _PIECE_BYTES = 1 << 17
 # A row longer than this is taken as a sign that the file is not a table.
 LONGEST_ROW = 64 << 20
+
+# Rows that are looked at to see which columns hold numbers.
+LOOK_AT_ROWS = 1000
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -104,6 +110,112 @@ class Block:
             texts={name: values[first:last] for name, values in self.texts.items()},
             widths=cut(self.widths),
         )
+
+
+class Columns(Protocol):
+    """The columns of some rows; a `CellError` has the row."""
+
+    def numbers(self, name: str) -> np.ndarray:
+        """float64, NaN where a value is missing."""
+
+    def texts(self, name: str) -> np.ndarray:
+        """Texts, "" where one is missing."""
+
+    def queries(self, name: str, labels: QueryLabels, lines: np.ndarray) -> np.ndarray:
+        """Labels of queries."""
+
+
+class TableFile:
+    """A file whose columns have names.
+
+    Attributes
+    ----------
+    path : str
+    options : ReadOptions
+    unit : {"line", "row"}
+        What rows are counted in.
+    names : list of str
+    """
+
+    path: str
+    options: ReadOptions
+    unit = "line"
+    names: list[str]
+
+    def number_columns(self) -> list[str]:
+        """The columns that look like numbers, by their type or their first rows."""
+        raise NotImplementedError
+
+    def rows(self, roles: Roles, progress: Callable[[int], None]) -> Iterator[tuple[np.ndarray, Columns]]:
+        """(the number of each row in the file, the columns), part by part."""
+        raise NotImplementedError
+
+    def uneven_rows(self, most: int) -> Sequence[InputError]:
+        """Rows with too few or too many cells, the first ones, for a file that is refused anyway."""
+        return ()
+
+    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
+        """The rows, in the order of the file."""
+        assert roles is not None
+        labels = QueryLabels(self.path, self.unit)
+        for lines, columns in self.rows(roles, progress):
+            cells, texts = self._read(columns, roles, lines)
+            n = len(roles.numbers)
+            targets = cells[n:]
+            yield Block(
+                path=self.path,
+                features=cells[:n].T,
+                lines=lines,
+                y=None if not roles.targets else targets.T if roles.many_targets else targets[0],
+                qid=None if roles.query is None else columns.queries(roles.query, labels, lines),
+                items=None if roles.item is None else texts[roles.item],
+                texts={name: texts[name] for name in roles.words},
+            )
+
+    def _read(
+        self, columns: Columns, roles: Roles, lines: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Features and targets one below the other, and texts; the first row with a fault is refused."""
+        cells = np.empty((len(roles.numbers) + len(roles.targets), lines.shape[0]))
+        texts: dict[str, np.ndarray] = {}
+        faults: list[tuple[int, str, CellError]] = []
+        for place, name in enumerate((*roles.numbers, *roles.targets)):
+            is_target = place >= len(roles.numbers)
+            try:
+                cells[place] = columns.numbers(name)
+                self._fill(cells[place], is_target)
+            except CellError as error:
+                if isinstance(error, NotANumberError) and not is_target:
+                    purpose = "to leave it out (preflearn.io.read_table reads columns of words)"
+                    error = CellError(error.found, Remedy("drop", [name], purpose), row=error.row)
+                faults.append((error.row or 0, name, error))
+        for name in dict.fromkeys((*roles.words, *([roles.item] if roles.item is not None else ()))):
+            try:
+                texts[name] = columns.texts(name)
+            except CellError as error:
+                faults.append((error.row or 0, name, error))
+        if faults:
+            row, name, fault = min(faults, key=lambda fault: (fault[0], self.names.index(fault[1])))
+            refuse(self.path, self.unit, int(lines[row]), fault, name)
+        return cells, texts
+
+    def _fill(self, values: np.ndarray, is_target: bool) -> None:
+        """Put what the options say for missing values; refuse infinite ones."""
+        infinite, missing = np.isinf(values), np.isnan(values)
+        if infinite.any():
+            row = int(np.argmax(infinite))
+            raise CellError("the value is infinite, expected a finite number", row=row)
+        if not missing.any():
+            return
+        try:
+            values[missing] = self.options.missing_target() if is_target else self.options.missing_feature()
+        except CellError as error:
+            error.row = int(np.argmax(missing))
+            raise
+
+
+def ignore_progress(_: int) -> None:
+    """Nobody watches."""
 
 
 def read_records(
@@ -186,18 +298,6 @@ def _last_record_end(data: bytes) -> int:
         if line_end < 0 or not odd:
             return line_end + 1
         end = line_end
-
-
-def parsing_threads(n_jobs: int | None) -> int:
-    """How many threads parse: all cores by default, as in scikit-learn -1 means all and -2 all but one."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if n_jobs is None:
-        return available
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ValueError(
-            f"n_jobs must be a whole number other than 0, or None for all cores: found {n_jobs!r}."
-        )
-    return int(n_jobs) if n_jobs > 0 else max(1, available + 1 + int(n_jobs))
 
 
 def map_ahead(function: Callable[[In], Out], items: Iterable[In], n_jobs: int) -> Iterator[Out]:
@@ -298,51 +398,31 @@ def _split(blocks: list[Block], n_rows: int) -> tuple[list[Block], list[Block]]:
 
 
 class _EndedQueries:
-    """The queries that have ended, sorted by label, with the line of their last row."""
+    """The queries that have ended, with the file and the line of their last row."""
 
     def __init__(self, unit: str):
         self.unit = unit
-        self.labels: np.ndarray | None = None
-        self.lines = np.empty(0, np.int64)
-        self.files = np.empty(0, np.int64)
-        self.paths: list[str] = []
+        self.ends: dict[Any, tuple[str, int]] = {}
 
     def note(self, chunk: list[Block]) -> None:
         """End the queries of a chunk; refuse one that has ended before."""
-        if chunk[0].qid is None:
-            return
-        qid = np.concatenate([block.qid for block in chunk if block.qid is not None])
-        lines = np.concatenate([block.lines for block in chunk])
-        files = np.concatenate([np.full(len(block), self._file(block.path)) for block in chunk])
-        last = np.append(np.flatnonzero(qid[1:] != qid[:-1]), qid.shape[0] - 1)
-        first = np.concatenate([[0], last[:-1] + 1])
+        current: Any = None
+        for block in chunk:
+            if block.qid is None:
+                return
+            cuts = np.append(np.flatnonzero(block.qid[1:] != block.qid[:-1]) + 1, len(block))
+            first = 0
+            for cut, query in zip(cuts.tolist(), block.qid[cuts - 1].tolist()):
+                if query != current and query in self.ends:
+                    self._refuse(query, block.path, int(block.lines[first]))
+                self.ends[query] = (block.path, int(block.lines[cut - 1]))
+                current, first = query, cut
 
-        labels = qid[last] if self.labels is None else np.concatenate([self.labels, qid[last]])
-        n_before = labels.shape[0] - last.shape[0]
-        end_lines = np.concatenate([self.lines, lines[last]])
-        end_files = np.concatenate([self.files, files[last]])
-        if n_before and labels.dtype != object and (labels[n_before - 1 : -1] < labels[n_before:]).all():
-            order = np.arange(labels.shape[0])  # labels that ascend, the usual case, are in order already
-        else:
-            order = np.argsort(labels, kind="stable")
-        again = np.flatnonzero(labels[order[1:]] == labels[order[:-1]])
-        if again.size:
-            # The earliest return in the file, and the end it follows.
-            pick = again[np.argmin(order[again + 1])]
-            before, after = order[pick], order[pick + 1]
-            start = first[after - n_before]
-            raise InputError(
-                f"{self.paths[files[start]]}, {self.unit} {lines[start]}: query {labels[after]!s} comes back after it "
-                f"ended on {self.unit} {end_lines[before]}{self._other(end_files[before], files[start])}. Rows of a "
-                "query must be adjacent to be read in chunks: sort the file by query",
-                in_python="or use read_ranking",
-            )
-        self.labels, self.lines, self.files = labels[order], end_lines[order], end_files[order]
-
-    def _file(self, path: str) -> int:
-        if not self.paths or self.paths[-1] != path:
-            self.paths.append(path)
-        return len(self.paths) - 1
-
-    def _other(self, ended: int, returned: int) -> str:
-        return "" if ended == returned else f" of {self.paths[ended]}"
+    def _refuse(self, query: Any, path: str, line: int) -> None:
+        file, end = self.ends[query]
+        other = "" if file == path and end < line else f" of {file}"  # a file may be read twice
+        raise InputError(
+            f"{path}, {self.unit} {line}: query {query!s} comes back after it ended on {self.unit} {end}{other}. Rows "
+            "of a query must be adjacent to be read in chunks: sort the file by query",
+            in_python="or use read_ranking",
+        )

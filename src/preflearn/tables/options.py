@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InputError, Remedy, refuse_all, shortened
-from .blocks import parsing_threads
 from .cells import CellError, clip
 from .streams import read_encoding, split_name
 
@@ -126,6 +125,18 @@ class ReadOptions:
                 Remedy("allow_unknown", True, "to read it as NaN (not known)"),
             )
         return math.nan
+
+
+def parsing_threads(n_jobs: int | None) -> int:
+    """How many threads parse: all cores by default, as in scikit-learn -1 means all and -2 all but one."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return available
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(
+            f"n_jobs must be a whole number other than 0, or None for all cores: found {n_jobs!r}."
+        )
+    return int(n_jobs) if n_jobs > 0 else max(1, available + 1 + int(n_jobs))
 
 
 def as_paths(path: Any) -> list[str]:

@@ -7,25 +7,21 @@ file ──► blocks of rows (any format, several threads) ──┬─► all 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse as sp
 
 from ..errors import Remedy, shortened
+from ..progress import Stages
 from .blocks import Block, SparseRows, read_records, regroup
 from .cells import CellError, refuse
 from .data import NumberedNames, RankingData
 from .formats import RankingFile, TableFile, open_file
 from .formats.parquet import ParquetTable
 from .options import AUTO, ReadOptions, Roles, as_paths, choose_columns
-
-# "auto" stores X sparsely when fewer than one value in ten is not zero: above that, dense arithmetic is faster
-# although it also multiplies the zeros.
-_SPARSE_BELOW = 0.1
 
 
 def read_ranking(
@@ -272,9 +268,14 @@ class _Source:
     def blocks(self) -> Iterator[Block]:
         """The rows of every file in turn."""
         kind: Any = None
-        with _progress(self.paths, self.options.verbose) as tell:
+        sizes = [os.path.getsize(path) for path in self.paths]
+        with Stages("preflearn" if self.options.verbose else None)(f"reading {self.name}") as stage:
             for place, (file, roles) in enumerate(self.files):
-                for block in file.blocks(roles, tell(place)):
+
+                def tell(n_bytes: int, before: int = sum(sizes[:place])) -> None:
+                    stage.count(before + n_bytes, sum(sizes), "bytes")
+
+                for block in file.blocks(roles, tell):
                     found = None if block.qid is None else block.qid.dtype
                     if kind is not None and kind[0] != found:
                         refuse(block.path, file.unit, int(block.lines[0]), _disagreement(found, kind))
@@ -288,30 +289,6 @@ def _disagreement(found: np.dtype | None, before: tuple[np.dtype | None, str]) -
         f"{names.get(found, 'queries that are texts')}, but {before[1]} has "
         f"{names.get(before[0], 'queries that are texts')}. Files read together must agree"
     )
-
-
-@contextmanager
-def _progress(paths: list[str], verbose: bool) -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """A bar over the bytes of all files; yields a function that gives each file its reporter."""
-    if not verbose:
-        yield lambda place: lambda n_bytes: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    sizes = [os.path.getsize(path) for path in paths]
-    columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(os.path.basename(paths[0]), total=sum(sizes))
-
-        def tell(place: int) -> Callable[[int], None]:
-            def update(n_bytes: int) -> None:
-                done = sum(sizes[:place]) + min(n_bytes, sizes[place])
-                bar.update(task, completed=done, description=os.path.basename(paths[place]))
-
-            return update
-
-        yield tell
 
 
 class _Assembler:
@@ -357,7 +334,8 @@ class _Assembler:
         pieces = [block.features for block in blocks if isinstance(block.features, SparseRows)]
         blocks.clear()
         if self.sparse is None:
-            self.sparse = sum(len(piece.values) for piece in pieces) < _SPARSE_BELOW * n_rows * self.width
+            # Above that dense arithmetic is faster, although it also multiplies the zeros.
+            self.sparse = sum(len(piece.values) for piece in pieces) < 0.1 * n_rows * self.width
         if self.sparse:
             matrices = [piece.matrix(self.width, self.dtype) for piece in pieces]
             return matrices[0] if len(matrices) == 1 else sp.csr_array(sp.vstack(matrices, format="csr"))
@@ -387,18 +365,11 @@ class _Assembler:
                 refuse(block.path, self.unit, int(block.lines[row]), error)
 
     def _table_matrix(self, blocks: list[Block]) -> np.ndarray | sp.csr_array:
-        n_rows = sum(map(len, blocks))
-        pieces = [block.features for block in blocks if isinstance(block.features, np.ndarray)]
-        blocks.clear()
-        X = np.empty((n_rows, pieces[0].shape[1]), dtype=self.dtype)
-        if X.shape[1] == 0:
+        if self.source.n_columns == 0:
             raise ValueError(f"{self.source.name}: no column is left as a feature.")
-        last = n_rows
         with np.errstate(over="ignore"):  # float32 that overflows is refused below
-            while pieces:
-                piece = pieces.pop()
-                X[last - len(piece) : last] = piece
-                last -= len(piece)
+            X = np.empty((sum(map(len, blocks)), self.source.n_columns), dtype=self.dtype)
+            np.concatenate([np.asarray(block.features) for block in blocks], out=X, casting="same_kind")
         return sp.csr_array(X) if self.sparse else X
 
     def _refuse_overflow(self, X: np.ndarray | sp.csr_array) -> None:
@@ -457,8 +428,7 @@ def size_of(path: Any, **options: Any) -> TableSize:
     >>> 950 < found.n_rows < 1050, found.n_columns
     (True, 3)
     """
-    asked = ReadOptions(**options)
-    parts = [_size_of(one, asked) for one in as_paths(path)]
+    parts = [_size_of(one, ReadOptions(**options)) for one in as_paths(path)]
     return TableSize(
         sum(part.n_rows for part in parts),
         max(part.n_columns for part in parts),
@@ -480,7 +450,7 @@ def _size_of(path: str, options: ReadOptions) -> TableSize:
         # Sparse rows hold an index beside each value.
         per_row = min(_NUMBER_BYTES * widest, 2 * _NUMBER_BYTES * n_filled)
         return TableSize(n_rows, widest, int(n_rows * per_row), False)
-    return _of_table(n_rows, cast(TableFile, file), False)
+    return _of_table(n_rows, file, False)
 
 
 def _of_table(n_rows: int, file: TableFile, is_exact: bool) -> TableSize:

@@ -16,18 +16,24 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from ..errors import InputError, Remedy, refuse_all, shortened
-from .blocks import Block, regroup
-from .cells import FileFaultError, clip, refuse, whole_number
+from .blocks import Block, ignore_progress, regroup
+from .cells import (
+    FileFaultError,
+    clip,
+    is_missing,
+    number_style,
+    parse_numbers,
+    refuse,
+    truth_values,
+    whole_number,
+)
 from .data import TableData
-from .encoding.summary import TableWarning
-from .encoding.values import TRUTH, is_missing, number_style, parse_numbers
+from .encoding.kinds import TableWarning
 from .formats import TableFile, open_file
 from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
 
 # Rows named in one message for one kind of fault, and problems in one message.
 _EXAMPLES, _MOST_PROBLEMS = 3, 8
-# Distinct words of a target that may be grades.
-_MOST_GRADES = 8
 
 
 def read_table(
@@ -206,7 +212,7 @@ class TableChunks:
         aside = [] if self.target is None or self.target in self._numeric else [self.target]
         targets = () if self.target is None or aside else (self.target,)
         roles = Roles(targets, False, self.query, self.item, tuple(self.numbers), (*texts, *aside))
-        blocks = (block for file in self._files for block in file.blocks(roles, lambda n_bytes: None))
+        blocks = (block for file in self._files for block in file.blocks(roles, ignore_progress))
         for chunk in regroup(blocks, self._rows, self._files[0].unit):
             yield self._table(chunk, roles)
 
@@ -258,7 +264,7 @@ def iter_columns(
     roles = Roles((), False, None, None, tuple(numbers), tuple(texts))
     held: list[Block] = []
     for path in as_paths(list(paths)):
-        for block in open_file(path, ReadOptions(missing=np.nan)).blocks(roles, lambda n_bytes: None):
+        for block in open_file(path, ReadOptions(missing=np.nan)).blocks(roles, ignore_progress):
             held.append(block)
             if sum(map(len, held)) >= rows:
                 yield _columns_of(held, roles)
@@ -298,7 +304,7 @@ class _TableReader:
         skips: bool,
     ):
         self.paths, self.options, self.weight, self.allow_unknown = paths, options, weight, allow_unknown
-        self.skips, self.bad, self.told = skips, np.empty(0, dtype=np.int64), list[str]()
+        self.skips, self.bad, self.reasons = skips, np.empty(0, dtype=np.int64), list[str]()
         self.name = shortened(paths, 1)
         self.problems: list[InputError] = []
         self.files = [self._open(path) for path in paths]
@@ -360,7 +366,7 @@ class _TableReader:
         if not self.bad.size:
             return found
         many = "1 row was" if self.bad.size == 1 else f"{self.bad.size:,} rows were"
-        left_out = f"{self.name}: {many} left out of {len(found):,}: {'; '.join(self.told)}."
+        left_out = f"{self.name}: {many} left out of {len(found):,}: {'; '.join(self.reasons)}."
         warnings.warn(left_out, TableWarning, stacklevel=3)
         return found.without(self.bad, left_out)
 
@@ -382,7 +388,7 @@ class _TableReader:
                 numeric.discard(fault.column)
 
     def _read_as(self, roles: Roles) -> _Rows:
-        blocks = [block for file in self.files for block in file.blocks(roles, lambda n_bytes: None)]
+        blocks = [block for file in self.files for block in file.blocks(roles, ignore_progress)]
         if not blocks:
             self.problems.append(InputError(f"{self.name}: there are no rows in it"))
             refuse_all(self.name, self.problems)
@@ -441,7 +447,7 @@ class _TableReader:
         """Rows to leave out, where that was asked for and they are few enough to be rows and not the column."""
         if few and self.skips:
             self.bad = np.union1d(self.bad, at)
-            self.told.append(f"column {name!r} has {_found(rows, name, at, what)}")
+            self.reasons.append(f"column {name!r} has {_found(rows, name, at, what)}")
             return
         skip = (Remedy("on_bad", "skip", "to leave these rows out"),) if few else ()
         self._fault(rows, name, at, what, expected, *skip, *remedies)
@@ -488,7 +494,7 @@ def _as_grades(column: np.ndarray) -> str:
     if column.dtype != object:
         return ""
     words = sorted({text.strip() for text in column.tolist() if not is_missing(text, among_values=True)})
-    if len(words) > _MOST_GRADES or not np.isnan(parse_numbers(words, number_style(words))).all():
+    if len(words) > 8 or not np.isnan(parse_numbers(words, number_style(words))).all():
         return ""
     grades = ", ".join(map(str, range(len(words))))
     return f". Write {grades} for {', '.join(map(clip, words))}, in their order from worst to best"
@@ -510,7 +516,7 @@ def _numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     there = np.array([not is_missing(text, among_values=True) for text in texts], dtype=bool)
     known = [text for text, one in zip(texts, there) if one]
     found = parse_numbers(known, number_style(known))
-    truths = np.array([TRUTH.get(text.lower(), np.nan) for text in known])
+    truths = truth_values(known)
     n_truths, n_numbers = (np.count_nonzero(~np.isnan(values)) for values in (truths, found))
     if n_truths == len(known) or n_truths > n_numbers:
         found = truths

@@ -28,7 +28,6 @@ from .results import answers_lines, board_or_reason, model_file, order_csv, repo
 from .session import Session
 
 _MOST_BYTES = 64 * 1024
-_LARGEST_PICTURE = 100 * 1024 * 1024
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -215,7 +214,7 @@ def _picture(session: Session, row: int, number: int) -> Response:
     except IndexError:
         return PlainTextResponse("There is no such picture.", 404)
     path = inside(session.items.folder, field.value) if field.kind == "picture" else None
-    if path is None or path.stat().st_size > _LARGEST_PICTURE:
+    if path is None or path.stat().st_size > 100 * 1024 * 1024:
         return PlainTextResponse("The picture is not there.", 404)
     # A drawing could hold a script, which must not run when it is opened by itself.
     policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}

@@ -20,10 +20,7 @@ from .answers import Answer
 
 # Answers in a row after which "always equal" and "always the same side" are remarked on.
 _RUN = 15
-_MOST_EXAMPLES = 5
 # Judges, and pairs of them, that are shown.
-# Fewer do not tell how reliable a judge is.
-_ANSWERS_TO_RELY_ON = 20
 _MOST_JUDGES = 50
 
 
@@ -127,7 +124,7 @@ def agreement(
     for judge, given in by_judge.items():
         clear = [answer for answer in given if not answer.tie]
         margins = np.array([scores[answer.winner] - scores[answer.loser] for answer in clear])
-        against = sorted(range(len(clear)), key=lambda k: margins[k])[:_MOST_EXAMPLES]
+        against = sorted(range(len(clear)), key=lambda k: margins[k])[:5]
         judges.append(
             {
                 "judge": judge,
@@ -152,7 +149,7 @@ def agreement(
 def _shown_reliability(judge: str, n_answers: int, reliability: Mapping[str, float]) -> float | None:
     """From 0 to 1, the most reliable judge; None where there are too few answers, or judges, to tell."""
     largest = max(reliability.values(), default=0.0)
-    if n_answers < _ANSWERS_TO_RELY_ON or len(reliability) < 2 or judge not in reliability or largest <= 0:
+    if n_answers < 20 or len(reliability) < 2 or judge not in reliability or largest <= 0:
         return None
     return float(np.clip(reliability[judge] / largest, 0.0, 1.0))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..tables.cells import clip, how_to_convert
-from ..tables.encoding.summary import TableWarning
+from ..tables.encoding.kinds import TableWarning
 from ..tables.formats import open_file
 from ..tables.options import ReadOptions
 from ..tables.streams import UTF8, detect_encoding, require_arrow, spoken

@@ -8,12 +8,8 @@ evidence, often while there are few answers and a choice is cheap, then whenever
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -24,14 +20,10 @@ from sklearn.preprocessing import StandardScaler
 from ..learners.bradley_terry import BradleyTerry
 from ..learners.bradley_terry_cv import BradleyTerryCV
 from ..losses.questions import read_goal
-from ..numerics.threads import blas_at_rest
 from ..tables.encoding.table import TableEncoder
 from ..tables.models.files import model_to_bytes
 from .answers import Answer
 from .items import Items
-
-# Up to this many items the model is fast enough for a thread.
-_FEW_ITEMS = 150
 
 # Before the first choice: prior variance of a latent score (differences of about three in log odds are usual), and the
 # share of an item's own beside its features.
@@ -39,10 +31,6 @@ _FIRST_VARIANCE, _FIRST_OFFSETS = 8.0, 0.3
 # The number of answers at the first choice, and the most items that may have been asked about, since a choice takes
 # a factorisation of that size for each candidate.
 _FIRST_CHOICE, _MOST_ITEMS_TO_CHOOSE = 6, 300
-# Pairs that the expected share is averaged over.
-_MOST_PAIRS = 100_000
-# Distinct values with this many words on average are texts rather than names.
-_WORDS_OF_A_TEXT = 3
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ class Learner:
         self._learned: list[Answer] = []
         self._row = {name: row for row, name in enumerate(items.names)}
         self._sample = _pairs_to_average(len(items))
-        self.model = self._new_model()
+        self.model = BradleyTerry(**self._settings)
         self.learn([])
 
     @property
@@ -110,23 +98,19 @@ class Learner:
         """Columns of the table, None where there is nothing to learn from."""
         return None if self.encoder is None else list(self.encoder.kinds_)
 
-    @property
-    def has_features(self) -> bool:
-        return self.encoder is not None
-
     def learn(self, answers: Sequence[Answer]) -> None:
         """Learn from these answers alone; cheap where they are the previous ones and a few more."""
         n_known = len(self._learned)
         judged = len({answer.judge for answer in answers}) > 1
-        goes_on = (
+        continues = (
             0 < n_known <= len(answers)
             and list(answers[:n_known]) == self._learned
             and judged == (len({answer.judge for answer in self._learned}) > 1)
         )
         if len(answers) >= self._next_choice and self._choose(answers):
-            goes_on = False
-        if not goes_on:
-            self.model = self._new_model().fit_pairs(self.X, **self._arguments(answers, judged))
+            continues = False
+        if not continues:
+            self.model = BradleyTerry(**self._settings).fit_pairs(self.X, **self._arguments(answers, judged))
         elif len(answers) > n_known:
             self.model.partial_fit_pairs(self.X, **self._arguments(answers[n_known:], judged))
         self._learned = list(answers)
@@ -155,9 +139,6 @@ class Learner:
             model = Pipeline([("table", self.encoder), ("scale", self.scaler), ("learn", model)])
         return bytes(model_to_bytes(model, metadata))
 
-    def close(self) -> None:
-        """There is nothing to release."""
-
     def _share(self, scores: np.ndarray, deviations: np.ndarray, covariance: np.ndarray) -> float:
         tiny = np.finfo(float).tiny
         if isinstance(self.goal, int):
@@ -176,9 +157,6 @@ class Learner:
         variance = max(float(np.mean(np.sum(self.X**2, axis=1))), np.finfo(float).tiny)
         alpha = 0.5 * variance * (1.0 + _FIRST_OFFSETS) / _FIRST_VARIANCE
         return {"alpha": alpha, "kernel": "linear", "item_offsets": _FIRST_OFFSETS}
-
-    def _new_model(self) -> BradleyTerry:
-        return BradleyTerry(**self._settings)
 
     def _choose(self, answers: Sequence[Answer]) -> bool:
         """alpha and offsets by the evidence, which stays fair when questions depend on the answers before.
@@ -238,7 +216,7 @@ def _features(items: Items) -> tuple[TableEncoder | None, StandardScaler | None,
     X = scaler.transform(X)
     if not X.any():
         return None, None, names
-    return encoder, scaler, _told_apart(X)
+    return encoder, scaler, _with_distinct_rows(X)
 
 
 def _kinds_of_names(table: dict[str, list[Any]], found: dict[str, str]) -> dict[str, str] | None:
@@ -247,11 +225,11 @@ def _kinds_of_names(table: dict[str, list[Any]], found: dict[str, str]) -> dict[
     for name, values in table.items():
         if found[name] == "category" and len(set(values)) == len(values):
             n_words = sum(len(str(value).split()) for value in values) / len(values)
-            kinds[name] = "text" if n_words >= _WORDS_OF_A_TEXT else "drop"
+            kinds[name] = "text" if n_words >= 3 else "drop"
     return kinds or None
 
 
-def _told_apart(X: np.ndarray) -> np.ndarray:
+def _with_distinct_rows(X: np.ndarray) -> np.ndarray:
     """Equal rows, moved apart by a negligible amount: the model takes equal rows for one item."""
     X = X.copy()
     _, first, group = np.unique(X, axis=0, return_index=True, return_inverse=True)
@@ -260,13 +238,13 @@ def _told_apart(X: np.ndarray) -> np.ndarray:
     return X
 
 
-def _pairs_to_average(m: int) -> np.ndarray:
+def _pairs_to_average(m: int, most: int = 100_000) -> np.ndarray:
     """All pairs of rows, or many of them at random."""
-    if m * (m - 1) // 2 <= _MOST_PAIRS:
+    if m * (m - 1) // 2 <= most:
         return np.stack(np.triu_indices(m, 1), axis=1)
     rng = np.random.default_rng(0)
-    h = rng.integers(m, size=_MOST_PAIRS)
-    return np.stack([h, (h + 1 + rng.integers(m - 1, size=_MOST_PAIRS)) % m], axis=1)
+    h = rng.integers(m, size=most)
+    return np.stack([h, (h + 1 + rng.integers(m - 1, size=most)) % m], axis=1)
 
 
 def _named_goal(goal: str | None, names: Sequence[str]) -> Any:
@@ -283,128 +261,3 @@ def _named_goal(goal: str | None, names: Sequence[str]) -> Any:
             raise ValueError(f"--goal {goal!r}: there is no item {name!r}.")
         rows.append(names.index(name))
     return tuple(rows)
-
-
-def start_learner(items: Items, goal: str | None) -> Learner | RemoteLearner:
-    """Build the model here for few items, in a process of its own for many."""
-    return Learner(items, goal) if len(items) <= _FEW_ITEMS else RemoteLearner(items, goal)
-
-
-class RemoteLearner:
-    """A `Learner` in another process, with the same methods: where the model is large.
-
-    Linear algebra of thousands of items takes about a second, and SciPy's calls hold the interpreter's lock meanwhile:
-    in a thread they would keep pages waiting. Requests and results travel through one pipe. A `ProcessPoolExecutor`
-    would do the same work, but its worker outlives a server that is killed; here the end of the pipe ends the process.
-    """
-
-    def __init__(self, items: Items, goal: str | None = None) -> None:
-        self._arguments = (items, goal)
-        self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
-        self._sent: list[Answer] = []
-        try:
-            self.columns: list[str] | None = self._ask("columns")
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def has_features(self) -> bool:
-        return self.columns is not None
-
-    def learn(self, answers: Sequence[Answer]) -> None:
-        """As `Learner.learn`; answers that the other process has are not sent again."""
-        self._start_if_dead()
-        n_same = 0
-        for known, answer in zip(self._sent, answers):
-            if known is not answer:
-                break
-            n_same += 1
-        self._ask("learn", n_same, list(answers[n_same:]))
-        self._sent = list(answers)
-
-    def questions(self, n: int, closed: np.ndarray) -> np.ndarray:
-        """As `Learner.questions`."""
-        return self._ask("questions", n, closed)
-
-    def standing(self) -> Standing:
-        """As `Learner.standing`."""
-        return self._ask("standing")
-
-    def saved(self, metadata: Mapping[str, Any]) -> bytes:
-        """As `Learner.saved`."""
-        return self._ask("saved", metadata)
-
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None and self._pipe is not None:
-            self._pipe.close()
-            self._process.join()
-            self._process = self._pipe = None
-
-    def _start_if_dead(self) -> None:
-        if self._process is not None and self._process.is_alive():
-            return
-        self.close()
-        # Not a fork of this process, whose threads may hold locks.
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._sent = []
-        self._ask("start", *self._arguments)
-
-    def _ask(self, name: str, *arguments: Any) -> Any:
-        self._start_if_dead()
-        assert self._pipe is not None
-        try:
-            self._pipe.send((name, arguments))
-            error, value = self._pipe.recv()
-        except (EOFError, OSError):
-            raise RuntimeError("the process of the model ended unexpectedly; it is started again") from None
-        if error is not None:
-            raise error
-        return value
-
-
-class _Worker:
-    """The other side of `RemoteLearner`."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-
-    def start(self, items: Items, goal: str | None) -> None:
-        self.learner = Learner(items, goal)
-
-    def columns(self) -> list[str] | None:
-        return self.learner.columns
-
-    def learn(self, n_same: int, answers: list[Answer]) -> None:
-        self.answers = [*self.answers[:n_same], *answers]
-        self.learner.learn(self.answers)
-
-    def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Call a method of this class or, where it has none of the name, of the learner."""
-        return getattr(self if hasattr(self, name) else self.learner, name)(*arguments)
-
-
-def _work(pipe: Connection) -> None:
-    # Ctrl-C in the terminal is for the server, which ends this process when it is done.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = _Worker()
-    with blas_at_rest():
-        while True:
-            try:
-                name, arguments = pipe.recv()
-            except EOFError:
-                return
-            try:
-                result: tuple[Exception | None, Any] = (None, worker.answer(name, arguments))
-            except Exception as error:
-                result = (error, None)
-            try:
-                pipe.send(result)
-            except BrokenPipeError:  # nobody is left to tell
-                return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,14 +67,8 @@ def check_host(request: Request, hosts: Collection[str] | None) -> None:
         )
 
 
-async def read_json(
-    request: Request,
-    most_bytes: int,
-    within: float = ARRIVAL,
-    *,
-    parse: Callable[[bytearray], Any] | None = None,
-) -> Any:
-    """The JSON object of a request, or what ``parse`` makes of its bytes.
+async def read_json(request: Request, most_bytes: int, within: float = ARRIVAL) -> dict[str, Any]:
+    """The JSON object of a request.
 
     Raises
     ------
@@ -89,7 +83,7 @@ async def read_json(
             body = await _body(request, most_bytes)
     except TimeoutError:
         raise RefusedError(f"The request did not arrive within {within:g} seconds.", 408) from None
-    return (parse or parse_object)(body)
+    return parse_object(body)
 
 
 def parse_object(body: bytes | bytearray) -> dict[str, Any]:

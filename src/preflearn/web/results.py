@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import warnings
 from html import escape
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tables.atomic import write_whole
+from ..tables.writing import csv_text
 from .answers import answers_table
 from .session import Session
 
@@ -19,13 +18,11 @@ def order_csv(session: Session) -> bytes:
     """Rank, item, score and its 95 % interval, best first."""
     with session.up_to_date() as (_, standing, _):
         low, high = standing.intervals()
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["rank", "item", "score", "low", "high"])
-        for rank, row in enumerate(standing.order(), start=1):
-            numbers = (standing.scores[row], low[row], high[row])
-            writer.writerow([rank, session.items.names[row], *(f"{value:.6g}" for value in numbers)])
-    return text.getvalue().encode()
+        rows = (
+            [rank, session.items.names[row], *(f"{one[row]:.6g}" for one in (standing.scores, low, high))]
+            for rank, row in enumerate(standing.order(), start=1)
+        )
+        return csv_text(["rank", "item", "score", "low", "high"], rows).encode()
 
 
 def board_page(session: Session) -> bytes:

@@ -26,7 +26,6 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}")
-_TRIES = 20
 # Seconds for the headers of a request to arrive, and connections that may be open at once.
 HEADERS_WITHIN, MOST_CONNECTIONS = 20.0, 400
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -34,7 +33,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _Protocol: Any = H11Protocol
 
 
-def bind(host: str, port: int | None, first: int) -> socket.socket:
+def bind(host: str, port: int | None, first: int, tries: int = 20) -> socket.socket:
     """A listening socket: on this port, or where None is given on ``first`` or the next one that is free.
 
     Raises
@@ -43,7 +42,7 @@ def bind(host: str, port: int | None, first: int) -> socket.socket:
         If the port is in use, with what to do.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    wanted = range(first, first + _TRIES) if port is None else [port]
+    wanted = range(first, first + tries) if port is None else [port]
     for number in wanted:
         # Named as TCP, which asyncio wants to see before it turns off the wait for fuller packets.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -61,7 +60,7 @@ def bind(host: str, port: int | None, first: int) -> socket.socket:
     raise OSError(
         f"Port {wanted[0]} of {host} is in use: choose another one with --port, or leave it out to get a free one."
         if port is not None
-        else f"Ports {first} to {first + _TRIES - 1} of {host} are in use: choose another one with --port."
+        else f"Ports {first} to {first + tries - 1} of {host} are in use: choose another one with --port."
     )
 
 

@@ -20,7 +20,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,17 +38,15 @@ from ..metrics.by_query import wants_qid
 from ..model_selection.calibrated import query_figures
 from ..model_selection.conformal import LEAST_FOR_DRIFT, StoredSets
 from ..numerics.onnx_graph import ExportError
+from ..tables.cells import is_missing
 from ..tables.encoding.frames import read_table
-from ..tables.encoding.values import is_missing
 from ..tables.models.search_engines import folded_weights
-from .requests import LOOPBACK, RefusedError, check_host, described, parse_object, read_json
+from .requests import LOOPBACK, RefusedError, check_host, described, read_json
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _MOST_BYTES = 16 * 1024 * 1024
 _MOST_ITEMS = 100_000
-# Drift is looked for in the last queries.
-_RECENT_QUERIES = 500
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -186,9 +183,9 @@ def _check_texts(feature: Feature, values: Sequence[Any]) -> None:
 
 def _unexpected(feature: Feature, row: int, value: Any) -> RefusedError:
     decimal = feature.texts.get("decimal")
-    told = f" (a text has a decimal {decimal})" if decimal else ""
+    hint = f" (a text has a decimal {decimal})" if decimal else ""
     return RefusedError(
-        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}{told}.",
+        f"items[{row}].{feature.name}: found {described(value)}, expected a {_WORDS[feature.type]}{hint}.",
         422,
     )
 
@@ -221,7 +218,7 @@ class Metrics:
 
     def __init__(self, sets: StoredSets | None = None) -> None:
         self.sets = sets
-        self.figures: deque[np.ndarray] = deque(maxlen=_RECENT_QUERIES)
+        self.figures: deque[np.ndarray] = deque(maxlen=500)  # the last queries, in which drift is looked for
         self.requests: Counter[tuple[str, int]] = Counter()
         self.items = 0
         self.seconds = 0.0
@@ -296,7 +293,7 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
     metrics = Metrics(scorer.sets)
 
     async def rank(request: Request) -> Response:
-        columns, coverage = await read_json(request, _MOST_BYTES, parse=partial(_read, scorer))
+        columns, coverage = _read(scorer, await read_json(request, _MOST_BYTES))
         n = len(next(iter(columns.values())))
         try:
             scores = await run_in_threadpool(scorer.score, columns)
@@ -358,9 +355,8 @@ def serve_app(scorer: Scorer, *, hosts: Collection[str] | None = LOOPBACK) -> AS
     )
 
 
-def _read(scorer: Scorer, body: bytearray) -> tuple[Mapping[str, Any], Any]:
+def _read(scorer: Scorer, found: dict[str, Any]) -> tuple[Mapping[str, Any], Any]:
     """The columns of the items of a request, and the probability with which its set is to hold the best one."""
-    found = parse_object(body)
     unknown = [name for name in found if name not in ("items", "set")]
     if unknown:
         raise RefusedError(
@@ -373,11 +369,11 @@ def _ranked(scorer: Scorer, scores: np.ndarray, coverage: Any) -> dict[str, list
     """What /rank answers: scores, their order, and the set where one is asked for."""
     found = {"scores": scores.tolist(), "order": np.argsort(-scores, kind="stable").tolist()}
     if coverage is not None:
-        found["set"] = np.flatnonzero(_shown(scorer, scores, coverage)).tolist()
+        found["set"] = np.flatnonzero(_items_in_set(scorer, scores, coverage)).tolist()
     return found
 
 
-def _shown(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
+def _items_in_set(scorer: Scorer, scores: np.ndarray, coverage: Any) -> np.ndarray:
     """The items of a request that are in its set."""
     if scorer.sets is None:
         raise RefusedError(
@@ -429,7 +425,7 @@ def table_scorer(
     """
     used = []
     for name, column in encoder.encoders_.items():
-        kind = _as_type(encoder.kinds_[name])
+        kind = "text" if encoder.kinds_[name] == "words" else encoder.kinds_[name]
         readable = kind not in ("number", "date", "boolean") or unreadable_as_missing
         check = None if readable else _unreadable(kind, column)
         used.append(Feature(name, kind, None, check, _texts(kind, column)))
@@ -484,13 +480,7 @@ def text_scorer(model: Any) -> Scorer:
     return Scorer([Feature("text", "text")], score, _name(model))
 
 
-def matrix_scorer(
-    model: Any,
-    names: Sequence[str],
-    *,
-    absent: Any = ...,
-    ignored: frozenset[str] = frozenset(),
-) -> Scorer:
+def matrix_scorer(model: Any, names: Sequence[str], *, absent: Any = ...) -> Scorer:
     """A model of a matrix: numbers by name.
 
     Parameters
@@ -500,7 +490,6 @@ def matrix_scorer(
         Of the numbers, in the order of the columns.
     absent : float or None
         What a missing number counts as; every item must have all of them by default.
-    ignored : frozenset of str
     """
     linear, predict = _weights(model), _predictor(model)
 
@@ -511,7 +500,7 @@ def matrix_scorer(
         return predict(X, X.shape[0])
 
     features = [Feature(name, "number", absent) for name in names]
-    return Scorer(features, score, _name(model), ignored)
+    return Scorer(features, score, _name(model))
 
 
 def _predictor(model: Any) -> Callable[[Any, int], np.ndarray]:
@@ -562,10 +551,6 @@ def _one_score(scores: np.ndarray) -> np.ndarray:
     if scores.ndim != 1:
         raise ValueError(f"the model gives {scores.shape[1]} scores to each item, and an order needs one")
     return scores
-
-
-def _as_type(kind: str) -> str:
-    return "text" if kind == "words" else kind
 
 
 def _name(model: Any) -> str:

@@ -1,10 +1,10 @@
 """One session of asking: who is asked what, what was answered, and where the order stands.
 
 An answer is on the disk before it is acknowledged, and acknowledged before the model has learned from it. The model
-lives in a thread of its own, and where it is large in a process of its own (`preflearn.web.learner`): it takes all
-answers that have come in, publishes the next questions, then the panel. Whoever answers waits a moment for questions
-that know the answer, and otherwise gets the next of the batch that was prepared before, each of which was chosen as if
-the ones before it had been answered.
+lives in a thread of its own, which keeps no page waiting, since linear algebra runs outside the interpreter's lock: it
+takes all answers that have come in, publishes the next questions, then the panel. Whoever answers waits a moment for
+questions that know the answer, and otherwise gets the next of the batch that was prepared before, each of which was
+chosen as if the ones before it had been answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..numerics.threads import blas_at_rest
 from .answers import Answer, Journal, now, standing_answers
 from .consistency import agreement, answers_worth_giving, self_consistency
 from .items import Items, check_names
-from .learner import Learner, RemoteLearner, Standing, start_learner
+from .learner import Learner, Standing
 from .requests import RefusedError, described
 
 # Seconds to wait for questions that know the last answer.
@@ -39,14 +39,8 @@ _SPARE = 3
 # How often a judge is asked a question again, and after how many others at least; with several judges, how often a
 # question that another judge has answered.
 _REPEAT_EVERY, _REPEAT_AFTER, _SHARE_EVERY = 15, 8, 6
-# Latest answers among which those to share are looked for.
-_LATEST = 200
-# More answers change little when ten of them are expected to put less than this share of pairs right.
-_SETTLED = 0.002
 # Points of the curve that are computed again for the answers of before, and for how many items that is worth the wait.
 _STOPS, _MOST_ITEMS_TO_REPLAY = 16, 300
-_MOST_SHOWN = 200
-_LONGEST_JUDGE = 60
 VERDICTS = ("left", "right", "equal", "skip")
 
 _log = logging.getLogger("preflearn.ask")
@@ -129,12 +123,13 @@ class Session:
         self._changed = threading.Condition()
         # Held while the model is in use, never while waiting for anything else.
         self._model = threading.Lock()
-        self.learner = start_learner(items, goal)
         self._history: list[tuple[int, float]] = []
         self._panel: dict[str, Any] = {}
         self._consistency: dict[str, tuple[tuple[int, str], dict[str, Any]]] = {}
         self.standing: Standing
-        with self._model:
+        # One thread for linear algebra, here as in the model's thread.
+        with self._model, blas_at_rest():
+            self.learner = Learner(items, goal)
             self._replay(list(self._answers.values()))
             self._ready = self._next_questions(2 + _SPARE, self._closed())
             self._publish_panel(list(self._answers.values()))
@@ -230,9 +225,9 @@ class Session:
             return list(self._answers.values())
 
     @contextmanager
-    def up_to_date(self) -> Iterator[tuple[Learner | RemoteLearner, Standing, dict[str, Any]]]:
+    def up_to_date(self) -> Iterator[tuple[Learner, Standing, dict[str, Any]]]:
         """The model of all answers, its standing and the panel; nothing changes them meanwhile."""
-        with self._model:
+        with self._model, blas_at_rest():
             answers = self.answers()
             self.learner.learn(answers)
             self._publish_panel(answers)
@@ -244,7 +239,6 @@ class Session:
             self._stopped = True
             self._changed.notify_all()
         self._worker.join(timeout=30)
-        self.learner.close()
         self.journal.close()
 
     # Keeping answers --------------------------------------------------------------------------------------------------
@@ -356,15 +350,15 @@ class Session:
         if len(given) % _REPEAT_EVERY == _REPEAT_EVERY - 1:
             once = Counter(map(self._pair_of, given))
             old = [pair for pair in map(self._pair_of, given[:-_REPEAT_AFTER]) if once[pair] == 1]
-            return self._one_of([pair for pair in old if pair not in taken])
+            return self._random_pair([pair for pair in old if pair not in taken])
         if len(self._by_judge) > 1 and len(given) % _SHARE_EVERY == _SHARE_EVERY - 1:
             mine = set(map(self._pair_of, given))
-            latest = islice(reversed(self._answers.values()), _LATEST)
+            latest = islice(reversed(self._answers.values()), 200)
             recent = [self._pair_of(one) for one in latest if one.judge != judge]
-            return self._one_of([pair for pair in recent if pair not in mine and pair not in taken])
+            return self._random_pair([pair for pair in recent if pair not in mine and pair not in taken])
         return None
 
-    def _one_of(self, pairs: list[tuple[int, int]]) -> tuple[int, int] | None:
+    def _random_pair(self, pairs: list[tuple[int, int]]) -> tuple[int, int] | None:
         return pairs[int(self._rng.integers(len(pairs)))] if pairs else None
 
     def _closed(self) -> np.ndarray:
@@ -433,17 +427,19 @@ class Session:
             # Answers that were undone leave the curve too.
             self._history = [one for one in self._history if one[0] < standing.n_answers]
             self._history.append((standing.n_answers, standing.share))
-        worth = answers_worth_giving(self._history, len(self.items), _SETTLED)
+        # Settled: ten answers are expected to put less than 1 in 500 more pairs right.
+        worth = answers_worth_giving(self._history, len(self.items), 0.002)
         m = len(self.items)
-        n_left = m * (m - 1) // 2 - sum(times > 0 for times in self._times_asked.values())
+        with self._changed:  # answers come in meanwhile
+            n_left = m * (m - 1) // 2 - sum(times > 0 for times in self._times_asked.values())
         scores = dict(zip(self.items.names, standing.scores.tolist()))
         low, high = standing.intervals()
-        order = standing.order()[:_MOST_SHOWN]
+        order = standing.order()[:200]
         panel = {
             "answers": standing.n_answers,
             "items": m,
             "goal": self.goal or "everything",
-            "features": self.learner.has_features,
+            "features": self.learner.encoder is not None,
             "share": standing.share,
             "history": _thinned(self._history),
             "worth": None if worth is None else min(worth, max(n_left, 0)),
@@ -489,7 +485,7 @@ class Session:
         return {"item": self.items.names[row], "fields": fields}
 
 
-def read_judge(judge: Any) -> str:
+def read_judge(judge: Any, longest: int = 60) -> str:
     """The name of a judge as it is kept.
 
     Raises
@@ -498,8 +494,8 @@ def read_judge(judge: Any) -> str:
         If it is not text, empty, or too long.
     """
     name = " ".join(judge.split()) if isinstance(judge, str) else ""
-    if not name or len(name) > _LONGEST_JUDGE or not name.isprintable():
-        raise RefusedError(f"A judge needs a name of 1 to {_LONGEST_JUDGE} characters.")
+    if not name or len(name) > longest or not name.isprintable():
+        raise RefusedError(f"A judge needs a name of 1 to {longest} characters.")
     return name
 
 

@@ -8,10 +8,8 @@ has one bar, however many features it became.
 
 from __future__ import annotations
 
-import re
 import shlex
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -30,6 +29,7 @@ from ...metrics.single_columns import SingleColumn, leak_question, order_alone, 
 from ...model_selection import learning_curve
 from ...report.contents import (
     BEST_FEATURE,
+    SHOWN_FEATURES,
     Baseline,
     Curve,
     Estimate,
@@ -40,7 +40,8 @@ from ...report.contents import (
 )
 from ...report.inspection.explanation import Explanation, explain
 from ...report.inspection.influence import feature_influence
-from ...report.look import columns_alone
+from ...report.look import TRIED_ROWS, columns_alone
+from ...shown_tables import clipped
 from .preference import PreferenceProblem
 from .preparation import BASELINE_FEATURES, Preparation
 from .ranking import RankingProblem
@@ -50,10 +51,10 @@ Problem = RankingProblem | PreferenceProblem
 
 # The curve trains fifteen models.
 _CURVE_QUERIES, _CURVE_ROWS, _CURVE_FEATURES = 10, 2000, 500
-_LEVEL = 0.05
+# Differences with a larger p-value may be due to chance.
+LEVEL = 0.05
 # Nobody reads a long list of questions about leaks.
 _MOST_LEAKS = 3
-_TRIED_ROWS = 50_000
 
 
 def conclude(report: TrainingReport, problem: Problem, learned: Any) -> TrainingReport:
@@ -105,7 +106,7 @@ def _than_what(report: TrainingReport) -> str:
 def _against(other: Baseline, estimate: Estimate) -> str:
     share = f"{other.label} ({100 * other.value:.1f} %)"
     if other.pvalue is not None:
-        if other.pvalue > _LEVEL:
+        if other.pvalue > LEVEL:
             return f"that is not significantly different from {share}"
         direction = "better" if estimate.value > other.value else "worse"
         return f"that is significantly {direction} than {share}"
@@ -203,7 +204,7 @@ def single_columns(problem: Problem) -> list[SingleColumn]:
     if too_many:
         return []
     groups = encode_queries(data.qid, len(data))
-    rows = groups.sample(_TRIED_ROWS)
+    rows = groups.sample(TRIED_ROWS)
     part = encode_queries(groups.codes[rows], rows.size)
     return [
         order_alone(name, data.X[rows, k], problem.y[rows], part) for k, name in enumerate(data.feature_names)
@@ -263,7 +264,6 @@ def leak_notes(columns: Sequence[SingleColumn], model_share: float) -> list[str]
 
 # Each feature takes one prediction of the sampled rows per shuffle.
 _SHUFFLED_FEATURES, _SHUFFLES = 100, 5
-SHOWN_FEATURES = 15
 # An explanation takes predictions of every row of the query for every feature.
 _EXPLAINED_FEATURES, _EXPLAINED_ROWS = 100, 40
 _SHOWN_ITEMS, _REASONS, _LONGEST_VALUE = 4, 3, 32
@@ -435,8 +435,8 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
             last = first + len(encoder.names(column))
             value = data.columns[column][row]
             text = f"{value:.4g}" if isinstance(value, Real) else str(value)
-            text = text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
-            shown.append((f"{column} = {text or '(missing)'}", float(why.contributions[first:last].sum())))
+            text = clipped(text, _LONGEST_VALUE) or "(missing)"
+            shown.append((f"{column} = {text}", float(why.contributions[first:last].sum())))
             first = last
     shown.sort(key=lambda pair: -abs(pair[1]))
     return tuple(f"{text} ({one:+.3g})" for text, one in shown[:_REASONS] if one != 0)
@@ -522,22 +522,21 @@ def telling_words(texts: np.ndarray, scores: np.ndarray) -> tuple[list[str], lis
     >>> telling_words(texts, np.tile([1.0, -1.0], 20) + 0.1 * np.sin(np.arange(40)))
     (['red'], ['blue'])
     """
-    words = [set(re.findall(r"\w+", str(text).lower())) for text in texts.tolist()]
-    counts = Counter(word for one in words for word in one)
-    known = sorted(word for word, n in counts.items() if _LEAST_ROWS <= n <= len(words) - _LEAST_ROWS)
-    if not known:
+    m, n_most = scores.shape[0], scores.shape[0] - _LEAST_ROWS
+    if n_most < _LEAST_ROWS:
         return [], []
-    place = {word: k for k, word in enumerate(known)}
-    rows, columns = zip(
-        *((row, place[word]) for row, one in enumerate(words) for word in one if word in place)
-    )
-    seen = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(words), len(known)))
+    counter = CountVectorizer(binary=True, token_pattern=r"\w+", min_df=_LEAST_ROWS, max_df=n_most)
+    try:
+        seen = counter.fit_transform(map(str, texts))
+    except ValueError:  # no word is in as many rows
+        return [], []
+    known = counter.get_feature_names_out().tolist()
     n = np.asarray(seen.sum(axis=0)).ravel()
     spread = scores.std()
     if spread == 0:
         return [], []
     # The difference of the means of rows with and without the word, in standard errors.
-    m, total = scores.shape[0], scores.sum()
+    total = scores.sum()
     sums = seen.T @ scores
     z = (sums / n - (total - sums) / (m - n)) / (spread * np.sqrt(1 / n + 1 / (m - n)))
     order = np.argsort(-z, kind="stable")

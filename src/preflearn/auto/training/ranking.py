@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 
 from ... import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from ...comparisons import Groups, encode_queries
-from ...errors import InputError, Remedy
+from ...errors import InputError, Remedy, shortened
 from ...metrics import concordance, ndcg
 from ...metrics.single_columns import best_feature_scores
 from ...model_selection import (
@@ -49,7 +49,6 @@ _FOLDS = 10
 _REFIT_FOLDS = 5
 # Queries are held out exactly where a factorisation within this time and size can do it, even if iterations are faster.
 _FACTOR_SECONDS, _FACTOR_BYTES = 30.0, 4e9
-_AUTOMATIC_ALPHAS = 31
 # Leave-pair-out with its ten divisions into halves takes seconds up to here.
 _LEAVE_PAIR_OUT_ROWS = 500
 # Coverages of sets that are tried, the first that the number of queries allows.
@@ -392,7 +391,7 @@ class RankingProblem:
         if prepared.kernel["kernel"] != "linear":
             return False
         purpose, n_folds = ("folds", _FOLDS) if self.data.qid is None else ("queries", self.data.n_queries)
-        workload = Workload.of(prepared.X, purpose, n_alphas=_AUTOMATIC_ALPHAS, n_folds=n_folds)
+        workload = Workload.of(prepared.X, purpose, n_alphas=31, n_folds=n_folds)
         found = choose_route(workload)
         factorised = [route for route in found.others if route.exact and route.n_bytes < _FACTOR_BYTES]
         return found.chosen.solver == "cg" and all(route.seconds > _FACTOR_SECONDS for route in factorised)
@@ -510,10 +509,8 @@ class RankingProblem:
         }
 
 
-def _listed(names: list[str], most: int = 12) -> str:
-    if names[0].isdigit():
-        return f"numbered 1 to {len(names):,}"
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+def _listed(names: list[str]) -> str:
+    return f"numbered 1 to {len(names):,}" if names[0].isdigit() else shortened(names)
 
 
 def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
@@ -630,8 +627,7 @@ def _hashed(data: RankingData) -> set[str]:
 
 
 def _features_are(names: list[str]) -> str:
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"Feature {shown} is" if len(names) == 1 else f"Features {shown} are"
+    return f"Feature {names[0]} is" if len(names) == 1 else f"Features {shortened(names, 5)} are"
 
 
 def _spread(values: np.ndarray, groups: Groups) -> np.ndarray:

@@ -27,9 +27,10 @@ from ...report.contents import (
     SetSizes,
     TrainingReport,
 )
-from ...report.inspection.rows import model_rows
+from ...report.inspection.explanation import model_rows
 from ...tables.data import RankingData
 from .conclusions import (
+    LEVEL,
     SHOWN_FEATURES,
     InputColumns,
     Problem,
@@ -43,8 +44,6 @@ from .preparation import Chosen, prepare
 from .ranking import HeldOutScores, RankingProblem
 
 Tell = Callable[[str], None]
-# Differences with a larger p-value may be due to chance.
-_LEVEL = 0.05
 # Half the width above which an interval says little about other data.
 _WIDE = 0.03
 
@@ -437,7 +436,7 @@ class Candidates:
         left_out = [row.name for row in board.rows if row.out_of_time]
         if left_out:
             steps.append(f"Allow more time: there was not enough for {' and '.join(left_out)}.")
-        if model.name == board.simplest or (model.pvalue is not None and model.pvalue > _LEVEL):
+        if model.name == board.simplest or (model.pvalue is not None and model.pvalue > LEVEL):
             text = f"The {board.simplest} model is as good as anything that was tried, as far as these data can tell"
             # A single learner would read all rows of a table at once.
             advice = ": --learner rankrls --kernel linear gives one with coefficients that can be read"

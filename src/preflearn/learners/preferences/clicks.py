@@ -39,10 +39,7 @@ from ...shown_tables import ShownTable, shows_itself
 from .statements import Preferences
 
 _AGAINST = ("unclicked", "all")
-_NEWTON_STEPS = 100
 _NORMAL_95 = 1.96
-# Half the width of a 95 % interval of log θ, a factor of 2.7, above which a warning is given.
-_WIDE = 1.0
 
 
 @shows_itself
@@ -322,7 +319,7 @@ def _solve(shown: Any, clicks_of_item: np.ndarray, n_clicks: np.ndarray) -> tupl
     def likelihood(x: np.ndarray) -> float:
         return float(n_clicks @ x - c @ np.log(shown @ np.exp(x)))
 
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(100):
         theta = np.exp(log_theta)
         P = shown.multiply(theta).multiply((1.0 / (shown @ theta))[:, None]).tocsr()
         expected = P.T @ c
@@ -342,7 +339,8 @@ def _solve(shown: Any, clicks_of_item: np.ndarray, n_clicks: np.ndarray) -> tupl
 def _warn_if_uncertain(found: Propensities) -> Propensities:
     """Warn about positions whose propensity the clicks do not determine."""
     assert found.errors is not None
-    wide = np.flatnonzero(_NORMAL_95 * found.errors > _WIDE)
+    # Half the width of the interval of log θ is above 1, a factor of 2.7.
+    wide = np.flatnonzero(_NORMAL_95 * found.errors > 1.0)
     if wide.size:
         names = ", ".join(map(str, found.positions[wide][:8].tolist())) + (" ..." if wide.size > 8 else "")
         warnings.warn(

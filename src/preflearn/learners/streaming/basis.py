@@ -18,12 +18,9 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from ...comparisons import encode_queries
-from ...kernels.basis import choose_basis
 from ...kernels.functions import n_items, take_items
-from ...squared.query_keys import label_keys
-
-# Without a second pass, the basis is drawn from this many times more rows, if the stream has them.
-_FIRST_ROWS = 10
+from ...kernels.maps import choose_basis
+from ...squared.statistics import label_keys
 
 
 def refuse_basis(model: Any) -> None:
@@ -167,7 +164,8 @@ def sampler(wanted: int | np.ndarray, random_state: Any) -> Sampler:
 
 def first_chunks(chunks: Iterable[Any], wanted: int | np.ndarray) -> tuple[list[Any], Iterator[Any]]:
     """The chunks to choose from where there is only one pass, and all of them again."""
-    enough = _FIRST_ROWS * wanted if isinstance(wanted, int) else int(wanted.max()) + 1
+    # Ten times more rows than are drawn, if the stream has them.
+    enough = 10 * wanted if isinstance(wanted, int) else int(wanted.max()) + 1
     stream, held, n_rows = iter(chunks), [], 0
     for chunk in stream:
         held.append(chunk)

@@ -32,17 +32,13 @@ import scipy.sparse as sp
 
 from ...kernels.functions import n_items
 from ...squared.moments import GlobalMoments, QueryMoments
-from ...squared.query_keys import KeySet
-from ...squared.statistics import Moments, Statistics
+from ...squared.statistics import KeySet, Moments, Statistics
 from ...tables.atomic import atomic_write
 from .basis import Basis
 
 FORMAT = "preflearn stream checkpoint"
 VERSION = 2
 _KINDS: dict[str, type] = {"QueryMoments": QueryMoments, "GlobalMoments": GlobalMoments}
-# Arrays are hashed in C order, this many rows at a time where a copy is needed.
-_HASHED_ROWS = 4096
-_DEFAULT_SECONDS = 60.0
 
 
 class CheckpointError(ValueError):
@@ -118,12 +114,8 @@ def _checksum(array: np.ndarray) -> int:
     if array.dtype == object:
         for item in array.ravel():
             found = zlib.crc32(_object_as_bytes(item), found)
-    elif array.flags.c_contiguous:
-        found = zlib.crc32(array.reshape(-1).view(np.uint8).data) if array.size else 0
-    else:
-        for first in range(0, array.shape[0], _HASHED_ROWS):
-            rows = np.ascontiguousarray(array[first : first + _HASHED_ROWS])
-            found = zlib.crc32(rows.reshape(-1).view(np.uint8).data, found)
+    elif array.size:
+        found = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found
 
 
@@ -312,7 +304,7 @@ class Checkpoint(CheckpointFile):
 
 def _read_every(every: int | float | None) -> tuple[int | None, float]:
     if every is None:
-        return None, _DEFAULT_SECONDS
+        return None, 60.0
     if isinstance(every, bool) or not isinstance(every, (int, float)) or not every > 0:
         raise ValueError(
             "checkpoint_every must be a number of chunks (int) or of seconds (float), above zero: found "

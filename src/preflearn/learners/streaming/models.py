@@ -21,8 +21,7 @@ from ...model_selection._choice import (
 )
 from ...squared.holdout.base import span_of_rows
 from ...squared.problem import RidgeSystem
-from ...squared.query_keys import folds_of, label_keys
-from ...squared.statistics import Recipe, Statistics
+from ...squared.statistics import Recipe, Statistics, folds_of, label_keys
 from .stream import Stream, StreamFit
 
 _DEFAULT_FOLDS = 5

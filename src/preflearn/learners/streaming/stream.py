@@ -25,17 +25,14 @@ from ...kernels.functions import Kernel, n_items
 from ...kernels.inputs import read_items
 from ...kernels.maps import NystromMap
 from ...model_selection._learner import why_not_in_parts
-from ...squared.query_keys import KeySet
-from ...squared.statistics import Recipe, Statistics, recipe_of
+from ...squared.statistics import KeySet, Recipe, Statistics, recipe_of
 from ...tables.data import RankingData
+from ..incremental import FIXED
 from .basis import Basis, first_chunks, read_n_basis, sampler
 from .checkpoint import Checkpoint, CheckpointError, Progress, extend_digest, fingerprint
 
 # The parameters that the statistics depend on.
-_PARAMETERS = (
-    "kernel", "gamma", "degree", "coef0", "kernel_params", "n_basis", "basis", "random_state",
-    "cost", "ties", "weighting", "fit_intercept",
-)  # fmt: skip
+_PARAMETERS = (*FIXED, "random_state", "fit_intercept")
 _SECONDS_BETWEEN_LINES = 1.0
 
 

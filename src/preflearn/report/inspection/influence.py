@@ -25,7 +25,7 @@ from ...comparisons import Groups, encode_queries
 from ...metrics import concordance
 from ...metrics.by_query import wants_qid
 from ...shown_tables import ShownTable, align_columns, shows_itself
-from .rows import ModelRows, count_rows, model_rows, take_rows
+from .explanation import ModelRows, count_rows, model_rows, take_rows
 
 _Measure = Callable[[np.ndarray], np.ndarray]
 

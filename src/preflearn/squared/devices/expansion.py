@@ -19,14 +19,12 @@ from ...comparisons.queries import QueryComparisons
 from ...errors import missing_extra
 from ...kernels.blocks import KernelBlocks
 from ...kernels.distances import RbfProducts, expansion_slopes
-from ...kernels.functions import Kernel
-from ...kernels.rows import middle_row
+from ...kernels.functions import Kernel, middle_row
 from ...numerics.namespace import Home, as_host, to_host
 from ..expansion import NUGGETS, Curves, Expansion, Moments, TrainingSet, refined
 from ..moments import GlobalMoments, QueryMoments
 from ..row_blocks import RowBlock
-from .kernels import DeviceBasis, add_to_diagonal, cholesky, cholesky_solve
-from .squared_loss import half_blocks, sum_up
+from .kernels import DeviceBasis, add_to_diagonal, cholesky, cholesky_solve, half_blocks, sum_up
 
 
 class _Rows:

@@ -18,18 +18,24 @@ from ...kernels.functions import Kernel
 from ...numerics.namespace import Home, as_host
 from ..centred_kernel import centre_both_sides
 from ..holdout.base import HoldOut, RemovedBasis, intercept_of_rest
+from ..holdout.dual import LARGE_ALPHA
+from ..holdout.pair import PairSystem, pair_scale, pair_system_of
 from ..row_blocks import HalfBlocks, RowBlock, segment_sums
 from .kernels import (
     DeviceBasis,
     add_to_diagonal,
+    apply_half,
+    centred_kernel,
     cholesky,
     eigh,
+    half_blocks,
     inverse_from_cholesky,
+    own_rows,
     shrink,
     solve_ridge,
+    sum_up,
     whitening,
 )
-from .squared_loss import apply_half, centred_kernel, half_blocks, own_rows, sum_up
 
 # A fold is refitted when a pivot of its small system is this small: what the fold leaves is lost in rounding.
 _STABLE = 1e-7
@@ -148,6 +154,20 @@ class DualDeviceHoldOut(_DeviceHoldOut):
     @property
     def size(self) -> float:
         return self._trace
+
+    def pair_system(self, alpha: float) -> PairSystem:
+        """Every pair of rows, on the host; from the form for one alpha."""
+        alpha, kappa, share = pair_scale(self.comparisons, alpha)
+        G, size = self._G, self._trace
+        assert G is not None
+        if share and 0 < alpha < size:
+            # The constant that S does not see would contribute 1 / alpha to R, which would swamp the rest.
+            G = G + size / self.comparisons.n_rows**2
+        R = explicit_inverse(G, alpha, self.home)
+        H = as_host(self._G @ R).astype(np.float64) if alpha > LARGE_ALPHA * size else None
+        mean = None if self._half_means is None else as_host(self._half_means)[0].astype(np.float64)
+        R = as_host(R).astype(np.float64)
+        return pair_system_of(R, H, self.comparisons, mean, (alpha, kappa, share, size))
 
     def _columns_per_row(self, size: int) -> int:
         return self.comparisons.n_rows if self._G is None else 4 * size

@@ -1,4 +1,4 @@
-"""Which parts of the library run on device arrays, and the basis vectors of a reduced set there."""
+"""What runs on device arrays, and what that needs: basis vectors, factorisations, sums over blocks of rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from ...comparisons import Comparisons
-from ...kernels.basis import choose_basis
 from ...kernels.blocks import KernelBlocks
 from ...kernels.functions import Kernel
 from ...kernels.inputs import DEVICE_REMEDY, why_not_on_device
+from ...kernels.maps import choose_basis
 from ...numerics.namespace import Home
 from ..holdout.base import LOST_IN_ROUNDING
 from ..problem import refuse_indefinite
+from ..row_blocks import HalfBlocks, RowBlock
 
 
 def refuse_unless_served(kernel: Kernel, solver: Any, tasks: Sequence[Comparisons]) -> None:
@@ -213,3 +214,68 @@ def whitening(K: Any, home: Home) -> Any:
     keep = values > K.shape[0] * home.eps * float(values[-1])
     n_dropped = K.shape[0] - int(home.xp.sum(home.xp.astype(keep, home.xp.int64)))
     return vectors[:, n_dropped:] / home.xp.sqrt(values[n_dropped:])
+
+
+# ----------------------------------------------------------------
+# S V and sums of it, for a V that is formed block by block.
+
+
+def half_blocks(task: Comparisons, width: int, home: Home) -> HalfBlocks:
+    """Blocks of rows of a matrix with ``width`` columns on the device."""
+    return HalfBlocks(task, home.block_rows(width), home.xp, home.put, home.put_as_is)
+
+
+def sum_up(form: Any, halves: HalfBlocks, width: int, n_outputs: int, home: Home) -> tuple[Any, Any]:
+    """(Vᵀ L V, Vᵀ b) for V formed block by block."""
+    gram, cross = GramSum(width, home), home.zeros(width, n_outputs)
+    for block, P in halves.halves(form):
+        gram.add(P)
+        cross += P.T @ halves.target[block.start : block.stop, :]
+    return gram.matrix(), cross
+
+
+def own_rows(X: Any, block: RowBlock, home: Home) -> Any:
+    """The rows of a block, as an array that may be written to."""
+    rows = home.rows(X, block.rows)
+    return home.xp.asarray(rows, copy=True) if isinstance(block.rows, slice) else rows
+
+
+def centred_kernel(X: Any, blocks: KernelBlocks, halves: HalfBlocks, home: Home, on_block: Any = None) -> Any:
+    """S K S in the sorted order of the rows, one m × m array.
+
+    ``on_block`` receives each block of rows of K (columns in the order of X) before S is applied.
+    """
+    m = X.shape[0]
+
+    def form(block: RowBlock) -> Any:
+        K = blocks(home.rows(X, block.rows))
+        if on_block is not None:
+            on_block(block, K)
+        return K
+
+    halves.prepare(lambda block: blocks(home.rows(X, block.rows)))
+    G = home.zeros(m, m)
+    for block in halves.blocks:
+        P = halves.half(form(block), block)
+        G[block.start : block.stop, :] = (
+            P if halves.order is None else home.xp.take(P, home.put_as_is(halves.order), axis=1)
+        )
+    for block in halves.blocks:
+        G[block.start : block.stop, :] = apply_half(G[block.start : block.stop, :].T, halves, home).T
+    return G
+
+
+def apply_half(V: Any, halves: HalfBlocks, home: Home, *, inverse: bool = False) -> Any:
+    """S V (or S⁺ V) for V in memory, rows in sorted order; V is not modified."""
+
+    def form(block: RowBlock) -> Any:
+        return home.xp.asarray(V[block.start : block.stop, :], copy=True)
+
+    return halves.separately(form, inverse=inverse)
+
+
+def back_to_rows(V: Any, halves: HalfBlocks, home: Home) -> Any:
+    """Rows from sorted order to the order of X."""
+    if halves.order is None:
+        return V
+    return home.xp.take(V, home.put_as_is(np.argsort(halves.order)), axis=0)

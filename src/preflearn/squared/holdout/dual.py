@@ -31,10 +31,10 @@ import numpy as np
 import scipy.linalg as la
 
 from ...comparisons import Comparisons, HalfRemoval
-from ...numerics.linalg import inverse_in_place, one_norm, solve_positive
+from ...numerics.linalg import LEAST_CONDITION, inverse_in_place, one_norm, solve_positive
 from ..centred_kernel import centred_form, fill_null_space, half_of_means, refuse_small_alpha
 from ..tridiagonal import TridiagonalForm
-from .base import LEAST_CONDITION, HoldOut, each_fold, intercept_of_rest
+from .base import HoldOut, each_fold, intercept_of_rest
 
 # Columns that are solved for at once where all are needed.
 _BLOCK = 512

@@ -13,7 +13,7 @@ Where basis vectors are linearly dependent, C belongs to independent ones that s
 these directions that a remaining dependent vector has are excluded.
 
 For a fold that is larger than the width of the features, its moments are subtracted from those of all rows instead
-(`holdout.moment`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
+(`weights_without`); a fold whose small system is ill conditioned (a tiny λ) is trained on the remaining rows.
 """
 
 from __future__ import annotations
@@ -29,13 +29,20 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from ...comparisons import Comparisons, PreferenceComparisons
-from ...numerics.linalg import KernelFactor, add_gram, eigh_in_place, inverses_checked, mirror_lower
+from ...numerics.linalg import (
+    LEAST_CONDITION,
+    KernelFactor,
+    add_gram,
+    eigh_in_place,
+    inverses_checked,
+    mirror_lower,
+)
 from ...numerics.threads import blas_at_rest, product_in_threads
 from ..problem import block_rows, feature_gram, feature_moment, solve_primal, solve_primal_path, target_moment
 from .base import (
-    LEAST_CONDITION,
     STABLE,
     HoldOut,
+    Moments,
     OnFold,
     RemovedBasis,
     RemovedRows,
@@ -48,8 +55,8 @@ from .base import (
     refuse_without_basis,
     rows_outside,
     span_of_rows,
+    weights_without,
 )
-from .moment import Moments, weights_without
 
 # Up to this many entries, features are worked on without the threads of BLAS, which would keep the loop waiting.
 _FEW_ENTRIES = 1 << 20

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...comparisons import Comparisons, PointwiseComparisons, PreferenceComparisons
-from ...kernels.rows import sparse_products
+from ...kernels.functions import sparse_products
 from ..centred_kernel import centre_both_sides, centred_form, half_of_means
 from .base import STABLE, HoldOut, OnFold
 from .dual import LARGE_ALPHA, DualHoldOut, explicit_resolvent
@@ -175,10 +175,16 @@ class PairSystem:
         return -H_ij - self.share, H_ij
 
     def _predict_plainly(self, pairs: np.ndarray) -> np.ndarray:
-        i, j = pairs[:, 0], pairs[:, 1]
-        ends = [(self.diagonal[k], self.x[k], self.t[k], self.mean_response[k]) for k in (i, j)]
         assert self.R is not None
-        return pair_predictions(self.R[i, j], ends, self.mean_f, self.kappa, self.share)
+        i, j = pairs[:, 0], pairs[:, 1]
+        (R_ii, response_i), (R_jj, response_j) = (
+            [values[k][:, None] for values in (self.diagonal, self.mean_response)] for k in (i, j)
+        )
+        v_i, v_j = solve_pairs(self.R[i, j][:, None], R_ii, R_jj, self.x[i], self.x[j])
+        level = self.mean_f + response_i * v_i + response_j * v_j
+        spread = self.share * (v_i + v_j)
+        ends = [level + (self.t[k] + v - spread) / self.kappa for k, v in ((i, v_i), (j, v_j))]
+        return np.stack([*ends, level], axis=1)
 
     def _predict_by_hat(self, pairs: np.ndarray) -> np.ndarray:
         assert self.fitted is not None and self.hat is not None
@@ -199,42 +205,11 @@ class PairSystem:
         )
 
 
-def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any, xp: Any = np) -> tuple[Any, Any]:
-    """v = -(R_HH)⁻¹ x_H of many pairs; NaN where rounding leaves no positive determinant. NumPy or device arrays."""
+def solve_pairs(R_ij: Any, R_ii: Any, R_jj: Any, x_i: Any, x_j: Any) -> tuple[Any, Any]:
+    """v = -(R_HH)⁻¹ x_H of many pairs; NaN where rounding leaves no positive determinant."""
     determinant = R_ii * R_jj - R_ij * R_ij
-    determinant = xp.where(determinant > 0, determinant, xp.full_like(determinant, xp.nan))
+    determinant = np.where(determinant > 0, determinant, np.nan)
     return -(R_jj * x_i - R_ij * x_j) / determinant, -(R_ii * x_j - R_ij * x_i) / determinant
-
-
-def pair_predictions(
-    R_ij: Any, ends: Sequence[Sequence[Any]], mean_f: Any, kappa: float, share: float, xp: Any = np
-) -> Any:
-    """Predictions for both rows of many pairs and the mean over all rows, shape (p, 3, v). NumPy or device arrays.
-
-    ``ends`` holds the diagonal of R, x, t and β at the first row of each pair, and at the second.
-    """
-    (R_ii, x_i, t_i, response_i), (R_jj, x_j, t_j, response_j) = ends
-    v_i, v_j = solve_pairs(R_ij[:, None], R_ii[:, None], R_jj[:, None], x_i, x_j, xp)
-    level = mean_f + response_i[:, None] * v_i + response_j[:, None] * v_j
-    spread = share * (v_i + v_j)
-    return xp.stack(
-        [level + (t_i + v_i - spread) / kappa, level + (t_j + v_j - spread) / kappa, level], axis=1
-    )
-
-
-def order_columns(difference: Any, lower: Any, higher: Any, tied: Any) -> list[Any]:
-    """For pairs (i, j), as truth values: y_j lower with f in that order, tied, any; then the same for y_j higher.
-
-    ``difference`` is f_i - f_j. NumPy or device arrays.
-    """
-    return [
-        lower & ~tied & (difference > 0),
-        lower & tied,
-        lower,
-        higher & ~tied & (difference < 0),
-        higher & tied,
-        higher,
-    ]
 
 
 def tie_twins(f: np.ndarray, twins: np.ndarray) -> np.ndarray:
@@ -249,7 +224,8 @@ def _count(y: np.ndarray, pairs: np.ndarray, f: np.ndarray, rounding: float) -> 
     i, j = pairs[:, 0], pairs[:, 1]
     difference, lower = f[:, 0] - f[:, 1], y[j] < y[i]
     tied = np.abs(difference) <= rounding
-    columns = order_columns(difference, lower, ~lower, tied)
+    above, below = ~tied & (difference > 0), ~tied & (difference < 0)
+    columns = [lower & above, lower & tied, lower, ~lower & below, ~lower & tied, ~lower]
     found = [np.bincount(i, weights=column, minlength=y.shape[0]) for column in columns]
     return np.stack(found, axis=1).astype(np.int64)
 
@@ -282,7 +258,7 @@ def dual_pair_system(
     R = explicit_resolvent(G, alpha, comparisons.anchors(), trace, overwrite=not large)
     H = G @ R if large else None
     mean_kernel = None if mean is None else mean[0] / unit
-    return _from_resolvent(R, H, comparisons, mean_kernel, (alpha, kappa, share, trace))
+    return pair_system_of(R, H, comparisons, mean_kernel, (alpha, kappa, share, trace))
 
 
 def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
@@ -303,17 +279,20 @@ def path_pair_system(source: DualHoldOut, alpha: float) -> PairSystem:
         H = source.explicit_hat(alpha)
         if source.mean_kernel is not None:
             centre_both_sides(H)
-    return _from_resolvent(R, H, source.comparisons, source.mean_kernel, (alpha, kappa, share, source.trace))
+    return pair_system_of(R, H, source.comparisons, source.mean_kernel, (alpha, kappa, share, source.trace))
 
 
-def _from_resolvent(
+def pair_system_of(
     R: np.ndarray,
     H: np.ndarray | None,
     comparisons: Comparisons,
     mean: np.ndarray | None,
     scales: tuple[float, float, float, float],
 ) -> PairSystem:
-    """R is symmetric, and overwritten. H = G R where λ is large."""
+    """From R, which is symmetric and overwritten, and H = G R where λ is large.
+
+    ``mean`` is (mean of K) S of a global ranking; ``scales`` are those of `pair_scale` and the trace of G.
+    """
     alpha, kappa, share, trace = scales
     t = comparisons.half_target
     if H is not None:

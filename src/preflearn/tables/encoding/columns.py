@@ -1,13 +1,21 @@
 """One column to features: numbers, categories, dates, texts.
 
 Each encoder is a plain record of what it learned from the column in ``fit``; ``features`` makes the features of a
-column and tells what was odd about it.
+column and tells what was odd about it, ``nodes`` records the same for `preflearn.io.to_onnx`. An exported table has one
+input for each column that is used, of shape (m, 1):
+
+    number, boolean   ``onnx_input`` "number": a number; NaN if missing
+    category          "text": a text; "" if missing
+    date              "moment": seconds since 1970-01-01, a number in float64; NaN if missing
+
+What an encoder reads off texts on its own ("1,234", "yes", "31.1.2024") is up to the program that fills the inputs.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -17,27 +25,29 @@ from scipy import sparse as sp
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
+from ...numerics.onnx_graph import Graph, Value
 from ...numerics.threads import blas_at_rest
-from .frames import TEXT, TIME, Column, count_codes
-from .kinds import SAMPLE, truth_values, values_in, values_of_texts
-from .values import (
+from ..cells import (
     DAY,
     NUMBER_STYLES,
+    SPELLED_MISSING,
     day_comes_first,
     is_missing,
     number_style,
     parse_numbers,
     parse_times,
     times_of_digits,
+    truth_values,
 )
+from .frames import TEXT, TIME, Column, count_codes
+from .kinds import SAMPLE, values_in, values_of_texts
 
 # The years 1 to 9999, in seconds since 1970.
 _FIRST_MOMENT, _LAST_MOMENT = -62135596800.0, 253402300800.0
 _DATE_PARTS = ("days", "year", "month", "day", "weekday", "hour")
 _OTHER, _MISSING = "(other)", "(missing)"
-# Buckets of the words before they are reduced to a few directions, and texts from which the directions are learned.
+# Buckets of the words before they are reduced to a few directions.
 TEXT_BUCKETS = 4096
-_LEARN_FROM = 2000
 
 
 @dataclass
@@ -56,6 +66,8 @@ class NumberColumn:
 
     Missing values are imputed by the median, infinite values replaced by the smallest or largest finite one.
     """
+
+    onnx_input = "number"
 
     style: str
     median: float
@@ -99,6 +111,17 @@ class NumberColumn:
         """The numbers, NaN where one is missing."""
         return _numbers(column, self.style)[0]
 
+    def nodes(self, graph: Graph, column: Value) -> list[Value]:
+        """What `features` computes, recorded (`numerics.onnx_graph`)."""
+        missing = graph.apply("IsNaN", column)
+        parts = []
+        if not self.constant:
+            filled = graph.where(missing, self.median, column)
+            infinite = graph.apply("IsInf", filled)
+            nearest = graph.where(filled.less(0.0), self.low, self.high)
+            parts.append(graph.where(infinite, nearest, filled))
+        return [*parts, missing.as_numbers()] if self.has_missing else parts
+
     def detail(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
@@ -136,6 +159,8 @@ class CategoryColumn:
 
     A category that training did not have is "other": the feature of the rare ones, or all zeros where there is none.
     """
+
+    onnx_input = "text"
 
     categories: list[str]
     rare: list[str]
@@ -177,6 +202,22 @@ class CategoryColumn:
         """The labels, "" where one is missing."""
         codes, labels = _labels(column)
         return np.array([*labels, ""], dtype=object)[codes]
+
+    def nodes(self, graph: Graph, column: Value) -> list[Value]:
+        """The place of each label among the features, compared with the places."""
+        width = len(self.names(""))
+        places = {label: place for place, label in enumerate(self.categories)}
+        missing = width - 1 if self.has_missing else width
+        places |= dict.fromkeys(sorted(SPELLED_MISSING), missing)
+        code = graph.apply(
+            "LabelEncoder",
+            column,
+            domain="ai.onnx.ml",
+            keys_strings=list(places),
+            values_int64s=list(places.values()),
+            default_int64=len(self.categories) if self.rare else width,
+        )
+        return [code.equal(np.arange(width)[None]).as_numbers()] if width else []
 
     def detail(self) -> str:
         shown = ", ".join(self.categories[:4])
@@ -223,6 +264,8 @@ class DateColumn:
     Parts that were constant in training are left out; missing dates are imputed by the median date.
     """
 
+    onnx_input = "moment"
+
     day_first: bool
     oldest: float
     newest: float
@@ -266,6 +309,15 @@ class DateColumn:
     def values(self, column: Column) -> np.ndarray:
         """Seconds since 1970-01-01, NaN where a date is missing."""
         return _times(column, self.day_first)[0]
+
+    def nodes(self, graph: Graph, column: Value) -> list[Value]:
+        """What `features` computes, recorded (`numerics.onnx_graph`)."""
+        missing = graph.apply("IsNaN", column)
+        seconds = graph.where(missing, self.median, column)
+        calendar = _calendar(seconds)
+        parts = {"days": (seconds - self.oldest) / DAY, **calendar}
+        found = [parts[name] for name in self.parts]
+        return [*found, missing.as_numbers()] if self.has_missing else found
 
     def detail(self) -> str:
         first, last = (str(np.datetime64(int(moment), "s"))[:10] for moment in (self.oldest, self.newest))
@@ -326,9 +378,41 @@ def _date_parts(seconds: np.ndarray, oldest: float) -> dict[str, np.ndarray]:
     }
 
 
+def _calendar(seconds: Value) -> dict[str, Value]:
+    """Parts of the Gregorian date. Years are counted from March, so that the leap day is the last of its year.
+
+    An era is 400 years, 146097 days; 719468 days lead from the March that begins era 0 to 1970.
+    """
+    days = (seconds / DAY).floor()
+    shifted = days + 719468.0
+    era = (shifted / 146097.0).floor()
+    day_of_era = shifted - era * 146097.0
+    leaps = (day_of_era / 1460.0).floor() - (day_of_era / 36524.0).floor() + (day_of_era / 146096.0).floor()
+    year_of_era = ((day_of_era - leaps) / 365.0).floor()
+    before = year_of_era * 365.0 + (year_of_era / 4.0).floor() - (year_of_era / 100.0).floor()
+    day_of_year = day_of_era - before
+    # From March, months repeat the pattern of 31, 30, 31, 30, 31 days: 153 in five of them.
+    month_from_march = ((day_of_year * 5.0 + 2.0) / 153.0).floor()
+    day = day_of_year - ((month_from_march * 153.0 + 2.0) / 5.0).floor() + 1.0
+    late = month_from_march.less(9.5)  # March to December
+    graph = seconds.graph
+    month = month_from_march + graph.where(late, 3.0, -9.0)
+    year = era * 400.0 + year_of_era + graph.where(late, 0.0, 1.0)
+    since_thursday = days + 3.0  # 1970 began on a Thursday
+    return {
+        "year": year,
+        "month": month,
+        "day": day,
+        "weekday": since_thursday - (since_thursday / 7.0).floor() * 7.0,
+        "hour": ((seconds - days * DAY) / 3600.0).floor(),
+    }
+
+
 @dataclass
 class TextColumn:
     """Words weighted by tf-idf, hashed; reduced to their leading directions unless all of them are wanted."""
+
+    onnx_input = None  # there is no operator that hashes words
 
     idf: np.ndarray
     directions: np.ndarray | None
@@ -345,7 +429,7 @@ class TextColumn:
         idf = rarity(Z)
         if not reduce:
             return cls(idf, None), odd
-        some = Z[:: -(-Z.shape[0] // _LEARN_FROM)]
+        some = Z[:: -(-Z.shape[0] // 2000)]  # up to 2,000 texts show the directions
         directions = (
             leading_directions(weighted(some, idf), n_features) if some.nnz else np.zeros((TEXT_BUCKETS, 0))
         )
@@ -365,6 +449,11 @@ class TextColumn:
         return "words" if self.directions is None else "words by tf-idf, leading directions"
 
 
+def free_texts(encoders: Mapping[str, Any]) -> list[str]:
+    """The columns whose words are hashed."""
+    return [name for name, one in encoders.items() if one.onnx_input is None]
+
+
 def words_of(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
     """Signed counts of the hashed words of each row, sparse."""
     return column.once(("words", n_buckets), lambda: _read_words(column, n_buckets))
@@ -373,7 +462,7 @@ def words_of(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
 def _read_words(column: Column, n_buckets: int) -> tuple[Any, Oddities]:
     if column.form == TEXT:
         assert column.texts is not None
-        texts = column.texts.filled
+        texts = [text or "" for text in column.texts.values]
     else:
         codes, labels = _labels(column)
         texts = ["" if code < 0 else labels[code] for code in codes.tolist()]

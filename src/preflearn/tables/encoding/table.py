@@ -13,21 +13,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ...numerics.memory import require_memory
-from ...numerics.onnx_graph import Graph, Value
-from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn
+from ...numerics.onnx_graph import ExportError, Graph, Value
+from .columns import CategoryColumn, DateColumn, NumberColumn, Oddities, TextColumn, free_texts
 from .frames import TEXT, Column, Table, read_table
-from .kinds import FEATURES, Decision, decide, suggest
-from .onnx_nodes import table_inputs, table_nodes
-from .summary import ColumnSummary, TableSummary, TableWarning
+from .kinds import FEATURES, ColumnSummary, Decision, TableSummary, TableWarning, decide, suggest
 
 _COLUMNS = (CategoryColumn, DateColumn, NumberColumn, TextColumn)
 _ALIASES = {"onehot": "category"}
-_DEFAULT_BUCKETS = 1024
 _EXAMPLES = 3
 # Names of columns that a message lists.
 _MOST_LISTED = 12
-# With at least this many labels, what looks like the query column is not used as a feature.
-_MANY_QUERIES = 10
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -189,7 +184,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _onnx_inputs(self) -> dict[str, str]:
         """The columns that an exported encoder takes."""
-        return table_inputs(self.encoders_)
+        texts = free_texts(self.encoders_)
+        if texts:
+            raise ExportError(
+                f"Free text cannot be exported to ONNX, which has no operator that hashes words: column(s) "
+                f"{', '.join(map(repr, texts))}. Train without them, TableEncoder(kinds={{{texts[0]!r}: 'drop'}}), or "
+                "use `preflearn serve`."
+            )
+        return {name: one.onnx_input for name, one in self.encoders_.items()}
 
     def _onnx_values(self, X: Any) -> dict[str, np.ndarray]:
         """A table as the inputs of an exported encoder, of shape (m, 1) each."""
@@ -200,8 +202,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
 
     def _onnx_nodes(self, graph: Graph, columns: Mapping[str, Value]) -> Value:
-        """What `transform` computes, recorded (`numerics.graph`)."""
-        return table_nodes(graph, self.encoders_, columns)
+        """What `transform` computes, recorded (`numerics.onnx_graph`)."""
+        parts = (one.nodes(graph, columns[name]) for name, one in self.encoders_.items())
+        return graph.concatenate([value for part in parts for value in part])
 
     def _fitted_arrays(self) -> dict[str, str]:
         """What a loaded encoder is checked for (`tables.models.fitted`); its columns are checked for themselves."""
@@ -277,7 +280,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         n_labels = (
             len(column.texts.factorised[1]) if column.texts is not None else np.unique(column.array).size
         )
-        if n_labels >= _MANY_QUERIES or decisions[query].kind == "number":
+        if n_labels >= 10 or decisions[query].kind == "number":
             decisions[query] = Decision("identifier", f"{n_labels:,} labels, looks like the query column")
 
     def _learn(self, column: Column, decision: Decision) -> tuple[Any, Oddities]:
@@ -410,7 +413,7 @@ def _read_kind(kind: Any) -> Decision | None:
     if isinstance(kind, str):
         head, _, number = kind.partition(":")
         if head == "words" and (number.isdecimal() and int(number) > 0 or kind == "words"):
-            return Decision("words", n_features=int(number) if number else _DEFAULT_BUCKETS)
+            return Decision("words", n_features=int(number) if number else 1024)
         kind = _ALIASES.get(kind, kind)
         return Decision(kind, "as asked") if kind in (*FEATURES, "drop") else None
     if isinstance(kind, Sequence) and kind and all(isinstance(label, str) for label in kind):

@@ -8,32 +8,16 @@ give it its suffixes in ``preflearn.tables.options``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
 
-from ..blocks import Block
-from ..options import ReadOptions, Roles
-from .columns import TableFile
+from ..blocks import TableFile
+from ..options import ReadOptions
 from .delimited import DelimitedFile
 from .jsonl import JsonLinesFile
 from .letor import LetorFile
 from .parquet import ParquetTable
 
-
-class RankingFile(Protocol):
-    """What every format offers."""
-
-    @property
-    def unit(self) -> str:
-        """What rows are counted in, for errors: "line" or "row"."""
-
-    @property
-    def names(self) -> list[str] | None:
-        """The columns, or None where features only have numbers."""
-
-    def blocks(self, roles: Roles | None, progress: Callable[[int], None]) -> Iterator[Block]:
-        """The rows, in the order of the file."""
-
+RankingFile = LetorFile | TableFile
 
 _CLASSES: dict[str, Callable[[str, ReadOptions], RankingFile]] = {
     "letor": LetorFile,

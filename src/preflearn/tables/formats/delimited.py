@@ -18,21 +18,26 @@ from itertools import chain, islice
 import numpy as np
 
 from ...errors import InputError, Remedy
-from ..blocks import read_records
-from ..cells import CellError, QueryLabels, how_to_convert, number, numbers, refuse
-from ..encoding.summary import TableWarning
-from ..encoding.values import is_missing
+from ..blocks import LOOK_AT_ROWS, TableFile, ignore_progress, read_records
+from ..cells import (
+    CellError,
+    QueryLabels,
+    how_to_convert,
+    is_missing,
+    looks_like_code,
+    number,
+    numbers,
+    refuse,
+)
+from ..encoding.kinds import TableWarning
 from ..options import ReadOptions, Roles, check_names
 from ..streams import UTF8, detect_encoding, read_encoding, spoken
-from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # What is looked at to see which columns hold numbers.
 _LOOK_AT_BYTES = 1 << 18
-# Rows that are looked at to see what separates the cells.
-_ROWS_FOR_MARKS = 20
-# Digits that are a label rather than a number: "007".
-_LABEL = re.compile(r"0[0-9]+")
+# The first row that is not empty; a quote that is never closed reaches to the end.
+_FIRST_ROW = re.compile(rb'[\r\n]*+(?:"[^"]*+(?:"|\Z)|[^"\n]++)*+\n?')
 _QUOTE, _LF, _CR = b'"\n\r'
 # What stands for a byte that is not UTF-8.
 _DAMAGED = re.compile("[\udc80-\udcff]")
@@ -64,7 +69,8 @@ class DelimitedFile(TableFile):
         if options.columns is not None:
             self.names = list(options.columns)
         else:
-            self.header_bytes = _first_record_end(first)
+            header = _FIRST_ROW.match(first)
+            self.header_bytes = header.end() if header else 0
             self.names = self._header(first[: self.header_bytes])
         check_names(path, self.names)
 
@@ -136,131 +142,104 @@ class DelimitedFile(TableFile):
         return [name for name, cells in zip(self.names, zip(*whole)) if _are_numbers(cells)]
 
     def rows(self, roles: Roles, progress: Callable[[int], None]) -> Iterator[tuple[np.ndarray, _Cells]]:
-        for first, layout in self._layouts(progress):
-            fault = layout.first_fault(len(self.names))
-            n_rows = int(np.searchsorted(layout.starts, layout.size if fault is None else fault.start))
-            if n_rows:
-                whole = layout.data if fault is None else layout.data[: fault.start]
-                yield first + layout.lines[:n_rows], _Cells(whole, self.names, roles, self.delimiter)
-            if fault is not None:
+        for first, data in self._parts(progress):
+            end = self._layout.prefix(data)
+            lines = _lines_of_rows(data[:end])
+            if lines.size:
+                yield first + lines, _Cells(data[:end], self.names, roles, self.delimiter)
+            if end < len(data):
+                fault = self._layout.fault(data, end)
                 column = self.names[fault.column] if 0 <= fault.column < len(self.names) else None
-                refuse(self.path, self.unit, first + fault.line, fault.found, column)
+                refuse(self.path, self.unit, first + data.count(b"\n", 0, fault.place), fault.found, column)
 
     def uneven_rows(self, most: int) -> Sequence[InputError]:
         found: list[InputError] = []
-        for first, layout in self._layouts(ignore_progress):
-            for row in np.flatnonzero(layout.n_cells != len(self.names)):
-                line = first + int(layout.lines[row])
-                what = _uneven(int(layout.n_cells[row]), len(self.names))
-                found.append(InputError(f"{self.path}, line {line}: {what}"))
-            if len(found) >= most:
-                break
-        return found[:most]
+        for first, data in self._parts(ignore_progress):
+            end = self._layout.prefix(data)
+            while end < len(data) and len(found) < most:
+                fault = self._layout.fault(data, end)
+                if fault.column >= 0:  # what follows a quote out of place cannot be counted
+                    return found
+                line = first + data.count(b"\n", 0, fault.place)
+                found.append(InputError(f"{self.path}, line {line}: {fault.found}"))
+                end = self._layout.prefix(data, fault.end)
+        return found
 
-    def _layouts(self, progress: Callable[[int], None]) -> Iterator[tuple[int, _Layout]]:
+    @cached_property
+    def _layout(self) -> _Layout:
+        return _Layout(self.delimiter, len(self.names))
+
+    def _parts(self, progress: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
         """The file after its header, part by part, and the number of the line on which each part starts."""
         records = self._blocks_of_text(progress)
         first = next(records, b"").removeprefix(_BYTE_ORDER_MARK)
         line = 1 + first.count(b"\n", 0, self.header_bytes)
         for data in chain([first[self.header_bytes :]], records):
             if data:
-                layout = _Layout(data, self.delimiter)
-                yield line, layout
-                line += layout.n_lines
+                data += b"" if data.endswith(b"\n") else b"\n"
+                yield line, data
+                line += data.count(b"\n")
 
 
 @dataclass(frozen=True)
 class _Fault:
-    """What is wrong with a row that starts at a place of the text, the line counted from 0, the column or -1."""
+    """What is wrong with a row: where, in which column (-1 for the whole row, which ends at ``end``)."""
 
-    start: int
-    line: int
+    place: int
     column: int
     found: str
+    end: int = -1
 
 
 class _Layout:
-    """Where rows and cells begin: what follows an odd number of quotes is inside of a cell.
+    """Which bytes are rows of so many cells; empty lines are none."""
 
-    Attributes
-    ----------
-    starts, lines, n_cells : int ndarray of shape (rows,)
-        Where each row starts in the text, on which line (from 0), and its cells; empty lines are left out.
-    n_lines : int
-    """
+    def __init__(self, delimiter: str, n_columns: int):
+        mark = re.escape(delimiter).encode()
+        self._cell = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"|[^"\r\n%s]*+' % mark)
+        more = rb"(?:%s(?:%s)){%d}" % (mark, self._cell.pattern, n_columns - 1)
+        self._rows = re.compile(rb"(?:(?:(?:%s)%s)?\r?\n)*+" % (self._cell.pattern, more))
+        self._delimiter, self._n_columns = delimiter.encode(), n_columns
 
-    def __init__(self, data: bytes, delimiter: str):
-        self.data = data if data.endswith(b"\n") else data + b"\n"
-        self.size = len(self.data)
-        self.text = text = np.frombuffer(self.data, dtype=np.uint8)
-        self.quotes = np.flatnonzero(text == _QUOTE)
-        self.delimiter = ord(delimiter)
-        self.delimiters = self._outside(self.delimiter)
-        self.ends = ends = self._outside(_LF)
-        line_ends = np.flatnonzero(text == _LF)
-        self.n_lines = line_ends.shape[0]
-        starts = np.append(0, ends + 1)[:-1]
-        filled = ends - starts > (text[ends - 1] == _CR)
-        self.starts, ends = starts[filled], ends[filled]
-        self.lines = np.searchsorted(line_ends, self.starts)
-        self.n_cells = (
-            np.searchsorted(self.delimiters, ends) - np.searchsorted(self.delimiters, self.starts) + 1
-        )
+    def prefix(self, data: bytes, start: int = 0) -> int:
+        """Where the rows from ``start`` on that are as they should be end."""
+        match = self._rows.match(data, start)
+        assert match is not None  # of nothing at all, at the least
+        return match.end()
 
-    def _outside(self, sign: int) -> np.ndarray:
-        """Where a sign stands outside of quotes."""
-        places = np.flatnonzero(self.text == sign)
-        return places[np.searchsorted(self.quotes, places) % 2 == 0] if self.quotes.size else places
-
-    def first_fault(self, n_columns: int) -> _Fault | None:
-        """The first row that cannot be read."""
-        signs = sorted((*self._quote_faults(), *self._returns()))
-        faults = [self._fault_at(*sign) for sign in signs[:1]]
-        uneven = np.flatnonzero(self.n_cells != n_columns)
-        if uneven.size:
-            row = uneven[0]
-            what = _uneven(int(self.n_cells[row]), n_columns)
-            faults.append(_Fault(int(self.starts[row]), int(self.lines[row]), -1, what))
-        return min(faults, key=lambda fault: fault.start, default=None)
-
-    def _fault_at(self, place: int, what: str) -> _Fault:
-        before = int(np.searchsorted(self.ends, place))
-        start = int(self.ends[before - 1]) + 1 if before else 0
-        column = np.searchsorted(self.delimiters, place) - np.searchsorted(self.delimiters, start)
-        return _Fault(start, self.data.count(b"\n", 0, place), int(column), what)
-
-    def _quote_faults(self) -> Iterator[tuple[int, str]]:
-        """Each cell starts with its quote, ends with one, and has pairs of them between."""
-        if not self.quotes.size:
-            return
-        edges = (self.delimiter, _LF, _QUOTE)
-        opening, closing = self.quotes[::2], self.quotes[1::2]
-        stray = opening[~np.isin(self.text[opening - 1], edges)]
-        if stray.size:
-            yield (
-                int(stray[0]),
-                "a quote inside a cell that does not start with one. Quote the whole cell and double the quote",
-            )
-        after = self.text[closing + 1]
-        line_end = (after == _CR) & (self.text[np.minimum(closing + 2, self.size - 1)] == _LF)
-        text_after = closing[~(np.isin(after, edges) | line_end)] + 1
-        if text_after.size:
-            yield (
-                int(text_after[0]),
-                "text after the closing quote of a cell, expected the next cell or the line end",
-            )
-        if opening.size > closing.size:
-            yield int(opening[-1]), "a quote is opened here and never closed"
-
-    def _returns(self) -> Iterator[tuple[int, str]]:
-        returns = self._outside(_CR)
-        stray = returns[self.text[returns + 1] != _LF]
-        if stray.size:
-            yield int(stray[0]), "a carriage return inside the line, expected it only before the line end"
+    def fault(self, data: bytes, at: int) -> _Fault:
+        """What is wrong with the row that starts here: a cell starts with its quote, and ends with it."""
+        start, column = at, 0
+        while True:
+            cell = self._cell.match(data, at)
+            assert cell is not None
+            end, after = cell.end(), data[cell.end() : cell.end() + 1]
+            if after == self._delimiter:
+                at, column = end + 1, column + 1
+            elif after == b"\n" or data[end : end + 2] == b"\r\n":
+                what = f"found {column + 1} cell{'s' if column else ''}, expected {self._n_columns} as in the header"
+                return _Fault(start, -1, what, data.index(b"\n", end) + 1)
+            elif after == b"\r":
+                what = "a carriage return inside the line, expected it only before the line end"
+                return _Fault(end, column, what)
+            elif after != b'"':
+                what = "text after the closing quote of a cell, expected the next cell or the line end"
+                return _Fault(end, column, what)
+            elif end == at:
+                return _Fault(end, column, "a quote is opened here and never closed")
+            else:
+                what = "a quote inside a cell that does not start with one. Quote the whole cell and double the quote"
+                return _Fault(end, column, what)
 
 
-def _uneven(n_cells: int, expected: int) -> str:
-    return f"found {n_cells} cell{'s' if n_cells > 1 else ''}, expected {expected} as in the header"
+def _lines_of_rows(data: bytes) -> np.ndarray:
+    """The line on which each row starts, from 0: a line end between quotes is text, and an empty line no row."""
+    text = np.frombuffer(data, dtype=np.uint8)
+    ends, quotes = np.flatnonzero(text == _LF), np.flatnonzero(text == _QUOTE)
+    of_rows = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
+    starts = np.append(0, ends[of_rows] + 1)[:-1]
+    filled = ends[of_rows] - starts > (text[ends[of_rows] - 1] == _CR)
+    return np.append(0, of_rows + 1)[:-1][filled]
 
 
 class _Cells:
@@ -326,30 +305,16 @@ class _Cells:
 def _are_even(text: str, mark: str) -> bool:
     """Whether the first rows have several cells between these marks, and all the same number."""
     try:
-        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), _ROWS_FOR_MARKS)
+        rows = islice(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), 20)
         lengths = {len(row) for row in rows if row}
     except csv.Error:
         return False
     return len(lengths) == 1 and min(lengths) > 1
 
 
-def _first_record_end(data: bytes) -> int:
-    """Where the first row that is not empty ends."""
-    start = 0
-    while data[start : start + 1] in (b"\n", b"\r"):
-        start += 1
-    end = start
-    while True:
-        end = data.find(b"\n", end) + 1
-        if not end:
-            return len(data)
-        if data.count(b'"', start, end) % 2 == 0:
-            return end
-
-
 def _are_numbers(cells: Sequence[str]) -> bool:
     there = [cell.strip() for cell in cells if not is_missing(cell, among_values=True)]
-    return bool(there) and all(_is_number(cell) and not _LABEL.fullmatch(cell) for cell in there)
+    return bool(there) and all(_is_number(cell) and not looks_like_code(cell) for cell in there)
 
 
 def _is_number(text: str) -> bool:

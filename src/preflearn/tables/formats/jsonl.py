@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import read_records
+from ..blocks import LOOK_AT_ROWS, TableFile, ignore_progress, read_records
 from ..cells import CellError, NotANumberError, QueryLabels, clip, refuse
 from ..options import ReadOptions, Roles, check_names
-from .columns import LOOK_AT_ROWS, TableFile, ignore_progress
 
 
 class JsonLinesFile(TableFile):

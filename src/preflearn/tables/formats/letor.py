@@ -17,13 +17,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...errors import InputError, Remedy
-from ..blocks import Block, SparseRows, map_ahead, parsing_threads, read_records
+from ..blocks import Block, SparseRows, map_ahead, read_records
 from ..cells import CellError, clip, number, refuse
-from ..options import AUTO, ReadOptions, Roles
+from ..options import AUTO, ReadOptions, Roles, parsing_threads
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# A last row without a line end that is shorter than this many rows before it, all of one length, was cut short.
-_TELLING_ROWS = 20
 _TOKEN = re.compile(rb"[^ \t\r\n#]*")
 
 
@@ -156,7 +154,8 @@ class _WholeFile:
             last = int(n_pairs[-1])
             n_pairs = n_pairs[:-1]
             self._note(n_pairs)
-            if self.n_rows >= _TELLING_ROWS and len(self.pairs) == 1 and last < min(self.pairs):
+            # Shorter than all of at least 20 rows before it, which have one length: it was cut short.
+            if self.n_rows >= 20 and len(self.pairs) == 1 and last < min(self.pairs):
                 refuse(
                     self.path,
                     "line",

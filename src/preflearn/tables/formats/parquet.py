@@ -11,12 +11,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..blocks import TableFile
 from ..cells import CellError, NotANumberError, QueryLabels
 from ..options import ReadOptions, Roles, check_names
 from ..streams import DAMAGED, compression_of, open_plain, require_arrow
-from .columns import TableFile
 
-_BATCH_ROWS = 1 << 16
 # The name under which pandas stores the row labels of a table.
 _ROW_LABELS = re.compile(r"__index_level_\d+__")
 
@@ -83,7 +82,7 @@ class ParquetTable(TableFile):
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             n_bytes = sum(group.total_byte_size for group in groups)
             done = 0
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+            for batch in file.iter_batches(batch_size=1 << 16, columns=wanted):
                 if batch.num_rows:
                     first, done = done + 1, done + batch.num_rows
                     progress(n_bytes * done // file.metadata.num_rows)

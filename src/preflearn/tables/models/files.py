@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from ...comparisons import encode_queries
@@ -73,17 +74,10 @@ def save_model(
     write_whole(path, model_to_bytes(model, metadata))
 
 
-def write_model(model: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
-    """The same for a model that ``preflearn train`` built, of parts that are known to load: not read back."""
-    write_whole(path, model_to_bytes(model, metadata, check=False))
-
-
 def model_to_bytes(
     model: Any, metadata: Mapping[str, Any] | None = None, *, check: bool = True
 ) -> memoryview:
     """The content of a model file; ``check`` reads it back, and refuses what could not be loaded."""
-    from sklearn.base import BaseEstimator
-
     if isinstance(model, type) or not isinstance(model, BaseEstimator):
         raise TypeError(f"save_model expects a fitted estimator: found {type(model).__name__}.")
     header = _header(model, metadata)
@@ -149,7 +143,9 @@ def read_model(name: str, file: IO[bytes], max_bytes: int | None = None) -> Any:
     with _refusing_damage(name), _open_archive(name, file, max_bytes) as archive:
         _read_header(name, archive)
         model = read_plan(archive).build()
-    return able_to_rank(_checked(name, model))
+    if not isinstance(model, BaseEstimator):
+        raise ValueError(f"{name} is not a preflearn model: it holds a {type(model).__name__}.")
+    return able_to_rank(model)
 
 
 def model_info(path: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -267,14 +263,6 @@ def _refuse_unloadable(payload: IO[bytes], reason: str) -> None:
             read_plan(archive)
     except ValueError as error:
         raise ModelRefusedError(f"{reason} {_one_line(error, 400)}.") from None
-
-
-def _checked(name: str, model: Any) -> Any:
-    from sklearn.base import BaseEstimator
-
-    if not isinstance(model, BaseEstimator):
-        raise ValueError(f"{name} is not a preflearn model: it holds a {type(model).__name__}.")
-    return model
 
 
 def _one_line(error: BaseException, most: int = 160) -> str:

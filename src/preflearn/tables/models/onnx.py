@@ -1,7 +1,7 @@
 """Fitted models as ONNX, for programs that do not run Python.
 
 Steps of scikit-learn are converted by skl2onnx; those of preflearn record what they compute
-(`numerics.graph`), and converters that replay the records are registered with skl2onnx. Everything is
+(`numerics.onnx_graph`), and converters that replay the records are registered with skl2onnx. Everything is
 computed in float64, so that scores are those of ``predict``. Inputs are float64 as well unless float32 is asked for:
 4.1 is not the same number in float32, and a model that has learned what happens at 4.1 would not recognise it. Where
 inputs are float32, what they are compared with is rounded in the same way (`Graph.to_recognise`).
@@ -21,21 +21,14 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from ...comparisons import Groups, encode_queries
 from ...errors import missing_extra
+from ...metrics.by_query import predict_scores
 from ...numerics.namespace import refuse_repeated_columns
 from ...numerics.onnx_graph import ExportError, Graph, Value
+from ..encoding.table import table_encoder
 from .files import as_plain
 from .types import is_ours
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-
-from typing import TYPE_CHECKING
-
-from ...comparisons import Groups, encode_queries
-from ...metrics.by_query import predict_scores
-from ..encoding.table import table_encoder
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -121,6 +114,8 @@ def to_onnx(
     parts = list(_parts(model))
     _check_parts(parts)
     _check_query(model, one_query)
+    from ... import __version__
+
     try:
         import onnx
         from skl2onnx import convert_sklearn
@@ -140,7 +135,7 @@ def to_onnx(
     _rename(exported, [name for name, _ in inputs], "scores" if hasattr(model, "predict") else "features")
     if dtype == "float32":
         _take_float32(exported, _moments(model))
-    exported.producer_name, exported.producer_version = PRODUCER, _version()
+    exported.producer_name, exported.producer_version = PRODUCER, __version__
     named = feature_names if feature_names is not None else getattr(model, "feature_names_in_", None)
     properties = {"rows": "the items of one query" if one_query else "independent of each other"}
     if named is not None:
@@ -150,12 +145,6 @@ def to_onnx(
     if check is not None:
         refuse_other_order(exported, given, check, qid, one_query=one_query)
     return exported
-
-
-def _version() -> str:
-    from ... import __version__
-
-    return __version__
 
 
 def _unwrapped(model: Any) -> Any:
@@ -404,11 +393,6 @@ def _reason(parts: list[Any], error: Exception) -> str:
     return f"{what} cannot be exported to ONNX: {first_line}"
 
 
-_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(string)": object}
-# Sums over trees are float32 where they leave their operator: scores this near to each other count as tied.
-_TIED = 1e-6
-
-
 def onnx_inputs(model: Any, X: Any) -> dict[str, np.ndarray]:
     """Rows as ``predict`` takes them, as the inputs of the exported model, of shape (m, n) or (m, 1) each.
 
@@ -456,7 +440,8 @@ def refuse_other_order(exported: ModelProto, model: Any, X: Any, qid: Any, *, on
         raise missing_extra("Checking an export", "onnxruntime", "onnx") from None
     session = InferenceSession(exported.SerializeToString(), providers=["CPUExecutionProvider"])
     inputs = onnx_inputs(model, X)
-    given = {one.name: inputs[one.name].astype(_TYPES[one.type]) for one in session.get_inputs()}
+    types = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(string)": object}
+    given = {one.name: inputs[one.name].astype(types[one.type]) for one in session.get_inputs()}
     n_rows = next(iter(given.values())).shape[0]
     queries = encode_queries(qid, n_rows)
     parts = [queries.rows(k) for k in range(queries.n_groups)] if one_query else [np.arange(n_rows)]
@@ -476,7 +461,8 @@ def refuse_other_order(exported: ModelProto, model: Any, X: Any, qid: Any, *, on
 
 def _n_reordered(wanted: np.ndarray, found: np.ndarray, queries: Groups) -> int:
     """Queries with two rows that are clearly in one order by ``wanted``, and tied or in the other by ``found``."""
-    tied = _TIED * max(1.0, float(np.abs(wanted).max()))
+    # Sums over trees are float32 where they leave their operator: scores this near to each other count as tied.
+    tied = 1e-6 * max(1.0, float(np.abs(wanted).max()))
     return sum(
         any(_is_reordered(wanted[rows, k], found[rows, k], tied) for k in range(wanted.shape[1]))
         for rows in map(queries.rows, range(queries.n_groups))

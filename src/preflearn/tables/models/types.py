@@ -29,16 +29,23 @@ OUR_PACKAGES = (
     "auto", "kernels", "learners", "model_selection", "relations", "tables.encoding",
 )  # fmt: skip
 
-# Where classes that models hold were at home when version 0.2 wrote files, and where they are now.
+# Where classes that models hold were at home when versions 0.2 and 0.3 wrote files, and where they are now.
 _FORMER_HOMES = {
     "preflearn.automatic.curves": "preflearn.auto.kernels",
     "preflearn.core.": "preflearn.squared.",
-    "preflearn.feature_selection.": "preflearn.learners.greedy.",
+    "preflearn.feature_selection.greedy": "preflearn.learners.greedy",
     "preflearn.graphs.": "preflearn.kernels.graphs.",
     "preflearn.metrics.scorers": "preflearn.metrics.registry",
-    "preflearn.multiple_kernels.": "preflearn.learners.multiple_kernels.",
     "preflearn.preprocessing.": "preflearn.tables.encoding.",
     "preflearn.selection.": "preflearn.model_selection._",
+    "preflearn.learners.greedy.greedy": "preflearn.learners.greedy",
+    "preflearn.model_selection._order_probability": "preflearn.model_selection._calibration",
+    "preflearn.tables.encoding.summary": "preflearn.tables.encoding.kinds",
+    **{
+        f"preflearn.{room}multiple_kernels.{module}": "preflearn.learners.multiple_kernels"
+        for room in ("", "learners.")
+        for module in ("ranking", "relation", "weights")
+    },
     **{f"{old}.": f"{new}." for old, new in MOVED.items()},
 }
 # Parameters that version 0.2 wrote and that no longer exist, since they had one possible value: left out when read.
@@ -64,8 +71,8 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
     "preflearn.metrics.registry.RankingScorer": {},
     "preflearn.numerics.linalg.KernelFactor": {"F": "r k", "pivots": "k < r", "C": "k k"},
     "preflearn.model_selection._calibration.Calibration": {"scores": "m", "y": "m", "codes": "m <"},
-    "preflearn.model_selection._order_probability.OrderProbability": {"difference": "b", "probability": "b"},
-    "preflearn.learners.multiple_kernels.weights.KernelSum": {"names": "texts"},
+    "preflearn.model_selection._calibration.OrderProbability": {"difference": "b", "probability": "b"},
+    "preflearn.learners.multiple_kernels.KernelSum": {"names": "texts"},
     "preflearn.tables.encoding.columns.CategoryColumn": {
         "categories": "texts", "rare": "texts", "has_missing": "truth",
     },
@@ -74,8 +81,8 @@ RECORDS: Mapping[str, Mapping[str, str]] = {
         "style": "a str", "median": "", "low": "", "high": "", "constant": "truth", "has_missing": "truth",
     },
     "preflearn.tables.encoding.columns.TextColumn": {},
-    "preflearn.tables.encoding.summary.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
-    "preflearn.tables.encoding.summary.TableSummary": {"n_rows": "a int"},
+    "preflearn.tables.encoding.kinds.ColumnSummary": {"name": "a str", "kind": "a str", "notes": "texts"},
+    "preflearn.tables.encoding.kinds.TableSummary": {"n_rows": "a int"},
     "preflearn.relations.inputs.ObjectKernel": {},
 }  # fmt: skip
 
@@ -176,9 +183,9 @@ def object_class(module: str, name: str) -> type | None:
 
 
 def _present_home(module: str) -> str:
-    for former, present in _FORMER_HOMES.items():
+    for former, present in _FORMER_HOMES.items():  # those of version 0.2 first, which moved again
         if module.startswith(former):
-            return present + module.removeprefix(former)
+            module = present + module.removeprefix(former)
     return module
 
 

@@ -10,69 +10,54 @@ is a' / diag(G'). In general, with N = (G_HH)⁻¹ for all folds, r = N a - N c 
 
     e_H = N a + κ N c,      ‖e_H‖² = ‖N a‖² + 2 κ c·N² a + κ² c·N² c,      κ = c·r / (1 + s - c·N c) - t / (1 + s).
 
-The c of the candidates are never stored: c = x / λ - Σ_b u_b p_b, a few vectors u_b (the c of the features chosen so
-far, and the constant) times numbers p_b of each candidate. So products of c with a vector follow from products of x
-with it, and a round reads X once. c·N c and c·N² c are numbers of a fold and a candidate, kept up to date: when a
-feature with c_b is chosen, w = N c_b, N' = N + σ w wᵀ with σ = 1 / (1 + s_b - c_b·w), and only w·c and (N w)·c are
-needed besides.
+Single rows keep the c of all candidates. Larger folds do without: c = x / λ - Σ_b u_b p_b, a few vectors u_b (the c of
+the features chosen so far, and the constant) times numbers p_b of each candidate. So products of c with a vector follow
+from products of x with it, and a round reads X once. c·N c and c·N² c are numbers of a fold and a candidate, kept up to
+date: when a feature with c_b is chosen, w = N c_b, N' = N + σ w wᵀ with σ = 1 / (1 + s_b - c_b·w), and only w·c and (N
+w)·c are needed besides.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...numerics.compiling import njit
-from ...numerics.threads import n_threads, over_ranges
+from ..numerics.compiling import njit
+from ..numerics.threads import n_threads, over_ranges
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
 
-# Vectors that are subtracted on the fly for single rows; with more, c is stored.
-PENDING = 4
 
-
-def score_single_rows(base, unit, vectors, shares, a, d, step, scale, store=None) -> np.ndarray:
-    """Leave-one-out squared error of every candidate, shape (n,).
+def score_single_rows(C, vector, share, a, d, step, scale) -> np.ndarray:
+    """Leave-one-out squared error of every candidate, shape (n,); brings ``C`` up to date.
 
     Parameters
     ----------
-    base : ndarray of shape (m, n)
-        c is ``unit`` times this, minus vectors times shares.
-    vectors : ndarray of shape (m, PENDING)
-    shares : ndarray of shape (PENDING, n)
+    C : ndarray of shape (m, n)
+        c of every candidate before the last choice; vector times share is subtracted.
+    vector : ndarray of shape (m,)
+    share : ndarray of shape (n,)
     a, d : ndarray of shape (m,)
         Dual vector and diagonal of G, of the features chosen so far.
     step, scale : ndarray of shape (n,)
         t / (1 + s) and 1 / (1 + s) of every candidate.
-    store : ndarray of shape (m, n), optional
-        Receives c; may be ``base``.
     """
-    keep = store is not None
-    out = store if keep else np.empty((1, 1))
-    least = 1 + base.shape[0] // n_threads() if base.size < 1 << 15 else 1
-    data = (base, unit, vectors, shares, a, d, step, scale, out, keep)
-    return np.sum(over_ranges(_single_rows, base.shape[0], *data, least=least), axis=0)
+    least = 1 + C.shape[0] // n_threads() if C.size < 1 << 15 else 1
+    return np.sum(
+        over_ranges(_single_rows, C.shape[0], C, vector, share, a, d, step, scale, least=least), axis=0
+    )
 
 
 @_compiled
-def _single_rows(base, unit, vectors, shares, a, d, step, scale, store, keep, first, last):
-    n = base.shape[1]
+def _single_rows(C, vector, share, a, d, step, scale, first, last):
+    n = C.shape[1]
     errors = np.zeros(n)
-    s0, s1, s2, s3 = shares[0], shares[1], shares[2], shares[3]
     for i in range(first, last):
-        row, a_i, d_i = base[i], a[i], d[i]
-        v0, v1, v2, v3 = vectors[i, 0], vectors[i, 1], vectors[i, 2], vectors[i, 3]
-        if keep:
-            out = store[i]
-            for j in range(n):
-                out[j] = unit * row[j] - (v0 * s0[j] + v1 * s1[j]) - (v2 * s2[j] + v3 * s3[j])
-            for j in range(n):
-                e = (a_i - out[j] * step[j]) / (d_i - out[j] * out[j] * scale[j])
-                errors[j] += e * e
-        else:
-            for j in range(n):
-                c = unit * row[j] - (v0 * s0[j] + v1 * s1[j]) - (v2 * s2[j] + v3 * s3[j])
-                e = (a_i - c * step[j]) / (d_i - c * c * scale[j])
-                errors[j] += e * e
+        row, v_i, a_i, d_i = C[i], vector[i], a[i], d[i]
+        for j in range(n):
+            c = row[j] - v_i * share[j]
+            row[j] = c
+            e = (a_i - c * step[j]) / (d_i - c * c * scale[j])
+            errors[j] += e * e
     return errors
 
 

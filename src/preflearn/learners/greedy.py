@@ -11,22 +11,20 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ...comparisons import encode_queries
-from ...comparisons.inputs import read_alpha
-from ...model_selection._choice import compared_within, read_scoring, without_rounding
-from ...model_selection._folds import Folds, read_folds
-from ...model_selection._problem import Problem
-from ...numerics.namespace import refuse_repeated_columns
-from ...numerics.onnx_graph import Graph, Value
-from ...numerics.threads import blas_at_rest
-from ...plots import on_axes
-from ...progress import Counter
-from ..rankrls import RankRLS
-from ..rls import RLS
-from .rounds import Rounds
+from ..comparisons import encode_queries
+from ..comparisons.inputs import read_alpha
+from ..model_selection._choice import compared_within, read_scoring, without_rounding
+from ..model_selection._folds import Folds, read_folds
+from ..model_selection._problem import Problem
+from ..numerics.memory import require_memory
+from ..numerics.namespace import refuse_repeated_columns
+from ..numerics.onnx_graph import Graph, Value
+from ..numerics.threads import blas_at_rest, transposed_product_in_threads
+from ..plots import on_axes
+from ..progress import Counter
+from .rankrls import RankRLS
+from .rls import RLS
 
-# Number of held-out predictions of candidates that are scored together.
-_BLOCK = 1 << 23
 _SQUARED_ERROR = "neg_mean_squared_error"
 
 
@@ -146,9 +144,6 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.selected_, self.cv_scores_ = np.array(chosen), np.array(scores)
 
     def _read_folds(self, X: np.ndarray, y: Any, qid: Any) -> Folds:
-        if isinstance(self.cv, str) and self.cv == "leave-one-out" and X.shape[0] > 1:
-            rows = list(np.arange(X.shape[0])[:, None])
-            return Folds(rows, rows)  # a partition, which need not be checked row by row
         folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
         held_out = np.concatenate(folds.tests)
         if held_out.shape[0] != X.shape[0] or np.unique(held_out).shape[0] != X.shape[0]:
@@ -297,7 +292,7 @@ class _Search:
     def best(self, chosen: list[int]) -> tuple[int, float]:
         """The next feature and its held-out score."""
         m, n = self._rounds.X.shape
-        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(m, n)
+        scores = -self._rounds.errors() / m if self._scoring is None else self._by_measure(n)
         scores[chosen] = -np.inf
         feature = int(np.argmax(scores))
         self._rounds.add(feature)
@@ -305,16 +300,191 @@ class _Search:
             return feature, -self._rounds.error() / m
         return feature, float(scores[feature])
 
-    def _by_measure(self, m: int, n: int) -> np.ndarray:
+    def _by_measure(self, n: int) -> np.ndarray:
         residual = self._rounds.residuals()
         y = self._y[:, None]
         scores = np.empty(n)
-        step = max(1, _BLOCK // m)
-        for first in range(0, n, step):
-            held_out = np.ascontiguousarray(residual[:, first : first + step])
-            if self._half_inverse is not None:
-                held_out = self._half_inverse(held_out)
-            for k in range(held_out.shape[1]):
-                f = without_rounding((y - held_out[:, [k]]).T).T
-                scores[first + k] = self._measure(y, f, self._within)
+        if self._half_inverse is not None:
+            residual = self._half_inverse(residual)
+        for k in range(n):
+            f = without_rounding((y - residual[:, [k]]).T).T
+            scores[k] = self._measure(y, f, self._within)
         return scores
+
+
+class Rounds:
+    """Greedy selection in progress: a state that features are added to, with the held-out error of each candidate.
+
+    The learner is ridge regression on transformed data, (S X, S y) with L = S S for a ranking, X and y themselves for
+    a regression (see `squared.problem`); with an unregularised intercept the centring of all rows replaces the
+    identity. `_loops` has the algebra of a round and defines the symbols.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, n)
+        Not modified.
+    y : ndarray of shape (m,)
+    folds : list of int arrays
+        A partition of the rows.
+    alpha : float
+    intercept : bool
+    """
+
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, folds: list[np.ndarray], alpha: float, *, intercept: bool
+    ) -> None:
+        m, n = X.shape
+        self.X, self._alpha = X, alpha
+        # No feature yet: G = I / alpha, or C / alpha with an intercept.
+        self._means = transposed_product_in_threads(X, np.full(m, 1 / m)) if intercept else np.zeros(n)
+        self.a = (y - y.mean() if intercept else y) / alpha
+        self._vectors = np.ones((1, m)) if intercept else np.empty((0, m))
+        self._shares = self._means[None] / alpha if intercept else np.empty((0, n))
+        self._t = transposed_product_in_threads(X, self.a)
+        self._form = (_SingleRows if len(folds) == m else _SeveralRows)(self, folds, alpha, intercept)
+        self._s = self._form.squares / alpha
+
+    def errors(self) -> np.ndarray:
+        """Held-out squared error of every feature as the next one, shape (n,)."""
+        scale = 1.0 / (1.0 + self._s)
+        return self._form.errors(self, self._t * scale, scale)
+
+    def residuals(self) -> np.ndarray:
+        """Held-out residuals of every feature as the next one, shape (m, n)."""
+        require_memory(3 * self.X.nbytes, f"held-out residuals of {self.X.shape[1]} candidates")
+        C = self.X / self._alpha - self._vectors.T @ self._shares
+        scale = 1.0 / (1.0 + self._s)
+        return self._form.residuals(self, C, self._t * scale, scale)
+
+    def error(self) -> float:
+        """Held-out squared error of the features chosen so far."""
+        residual = self._form.residual(self)
+        return float(residual @ residual)
+
+    def add(self, feature: int) -> None:
+        """Choose a feature; if `errors` is used at all, it must be called once before each choice."""
+        c = self.X[:, feature] / self._alpha - self._shares[:, feature] @ self._vectors
+        size = 1.0 + float(self._s[feature])
+        step = float(self._t[feature]) / size
+        products = transposed_product_in_threads(self.X, c)
+        self._form.before(self, c, size)
+        self.a = self.a - c * step
+        self._s = np.maximum(self._s - products * products / size, 0.0)
+        self._t = self._t - products * step
+        self._vectors = np.vstack([self._vectors, c])
+        self._shares = np.vstack([self._shares, products / size])
+        self._form.after(self, c, size)
+
+
+class _SingleRows:
+    """Folds of one row each: e = a / diag(G)."""
+
+    def __init__(self, rounds: Rounds, folds: list[np.ndarray], alpha: float, intercept: bool):
+        m, n = rounds.X.shape
+        require_memory(8 * m * n, f"greedy selection from {n} features of {m} rows")
+        self._d = np.full(m, (1 - 1 / m if intercept else 1.0) / alpha)
+        self._C = (rounds.X - rounds._means) / alpha
+        self.squares = alpha**2 * np.einsum("ij,ij->j", self._C, self._C)
+        # The choice that C lacks: a vector and what each candidate has of it.
+        self._vector, self._share = np.zeros(m), np.zeros(n)
+
+    def errors(self, rounds: Rounds, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        from ._loops import score_single_rows
+
+        return score_single_rows(self._C, self._vector, self._share, rounds.a, self._d, step, scale)
+
+    def residuals(self, rounds: Rounds, C: np.ndarray, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        below = self._d[:, None] - C * C * scale
+        C *= -step
+        C += rounds.a[:, None]
+        C /= below
+        return C
+
+    def residual(self, rounds: Rounds) -> np.ndarray:
+        return rounds.a / self._d
+
+    def before(self, rounds: Rounds, c: np.ndarray, size: float) -> None:
+        pass
+
+    def after(self, rounds: Rounds, c: np.ndarray, size: float) -> None:
+        self._d = self._d - c * c / size
+        self._vector, self._share = c, rounds._shares[-1]
+
+
+class _SeveralRows:
+    """Folds of any size, by numbers of each fold and candidate."""
+
+    def __init__(self, rounds: Rounds, folds: list[np.ndarray], alpha: float, intercept: bool):
+        from ._loops import squares_of_folds
+
+        m, n = rounds.X.shape
+        require_memory(2 * 8 * len(folds) * n, f"greedy selection from {n} features with {len(folds)} folds")
+        self._alpha = alpha
+        self._rows = np.concatenate(folds)
+        sizes = np.array([fold.shape[0] for fold in folds])
+        self._starts = np.append(0, np.cumsum(sizes))
+        # N = alpha, or alpha (1 + 1 1ᵀ / (m - h)) with an intercept; then a term for each feature.
+        self._terms = np.ones((1, m)) if intercept else np.empty((0, m))
+        self._weights = alpha / (m - sizes)[None] if intercept else np.empty((0, len(folds)))
+        squares, sums = squares_of_folds(rounds.X, rounds._means, self._rows, self._starts)
+        self.squares = squares.sum(axis=0)
+        self._own, self._square = squares / alpha, squares
+        if intercept:
+            along, of_ones = (alpha / (m - sizes))[:, None], (sums / alpha) ** 2
+            self._own = self._own + along * of_ones
+            self._square = self._square + along * (2 * alpha + along * sizes[:, None]) * of_ones
+        self._Na = self._times(rounds.a)
+        self._w = self._Nw = np.zeros(m)
+        self._change = np.zeros((len(folds), 4))
+
+    def _times(self, q: np.ndarray) -> np.ndarray:
+        """N q."""
+        from ._loops import times_folds
+
+        return times_folds(self._alpha, self._terms, self._weights, self._rows, self._starts, q)
+
+    def _sums(self, values: np.ndarray) -> np.ndarray:
+        """Over each fold; the first axis is that of the rows."""
+        return np.add.reduceat(values[self._rows], self._starts[:-1])
+
+    def errors(self, rounds: Rounds, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        from ._loops import products_of_folds, score_folds
+
+        queue = np.stack([self._w, self._Nw, self._Na, self._times(self._Na)], axis=1)
+        vectors, shares = rounds._vectors, rounds._shares
+        if not self._change[:, 2].any():  # no choice to catch up with: a dummy one that changes nothing
+            vectors, shares = (
+                np.vstack([vectors, np.zeros(len(queue))]),
+                np.vstack([shares, np.zeros(len(step))]),
+            )
+        products = products_of_folds(vectors, queue, self._rows, self._starts)
+        self._change[:, 3] = self._sums(self._Na**2)
+        data = (rounds.X, 1 / self._alpha, self._rows, self._starts, queue, shares, products, self._change)
+        found = score_folds(*data, self._own, self._square, np.stack([step, scale]))
+        self._change[:, :3] = 0.0
+        return found
+
+    def residuals(self, rounds: Rounds, C: np.ndarray, step: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        for h in range(self._starts.shape[0] - 1):
+            rows = self._rows[self._starts[h] : self._starts[h + 1]]
+            c, terms, Na = C[rows], self._terms[:, rows], self._Na[rows]
+            E = self._alpha * c + terms.T @ (self._weights[:, h, None] * (terms @ c))
+            own = np.einsum("ij,ij->j", c, E)
+            kappa = (Na @ c - own * step) * scale / (1.0 - own * scale) - step
+            C[rows] = Na[:, None] + E * kappa
+        return C
+
+    def residual(self, rounds: Rounds) -> np.ndarray:
+        return self._Na
+
+    def before(self, rounds: Rounds, c: np.ndarray, size: float) -> None:
+        self._w = self._times(c)
+        self._Nw = self._times(self._w)
+
+    def after(self, rounds: Rounds, c: np.ndarray, size: float) -> None:
+        own = self._sums(c * self._w)
+        weights = 1.0 / (size - own)
+        self._change[:, :3] = np.stack([own, self._sums(self._w**2), weights], axis=1)
+        self._terms = np.vstack([self._terms, self._w])
+        self._weights = np.vstack([self._weights, weights])
+        self._Na = self._times(rounds.a)

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ...comparisons import Comparisons, PreferenceComparisons, centred, one_group
-from ...kernels.functions import Kernel, n_items
-from ...kernels.maps import NystromMap
-from ...numerics.namespace import is_device_array
-from .. import routes
-from ..holdout.base import LOST_IN_ROUNDING, HoldOut
-from ..holdout.feature import FeatureHoldOut
-from ..holdout.pair import PreferenceHoldOut
-from ..problem import SquaredLossFit
-from ..routes import Workload
+from ..comparisons import Comparisons, PreferenceComparisons, centred, one_group
+from ..kernels.functions import Kernel, n_items
+from ..kernels.maps import NystromMap
+from ..numerics.namespace import is_device_array
+from . import routes
+from .holdout.base import LOST_IN_ROUNDING, HoldOut
+from .holdout.feature import FeatureHoldOut
+from .holdout.pair import PreferenceHoldOut
+from .problem import SquaredLossFit
+from .routes import Workload
 
 # Singular values with a smaller share of the largest lose half or more of their precision when they are squared.
 _HIDDEN = 2.0**-12

@@ -1,1 +1,0 @@
-"""Greedy selection of features by exact held-out predictions."""

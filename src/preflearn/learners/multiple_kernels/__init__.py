@@ -1,1 +1,0 @@
-"""Learners that weight several kernels."""
