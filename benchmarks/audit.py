@@ -93,8 +93,10 @@ def state(path: Path) -> tuple[str, list[str]]:
     results = content.get("results", [])
     if not isinstance(results, list):
         results = [results]
-    versions = {row["measured"]["version"] for row in results if isinstance(row, dict) and "measured" in row}
-    versions = versions or {content.get("machine", content).get("versions", {}).get("preflearn", "unknown")}
+    of_file = content.get("machine", content).get("versions", {}).get("preflearn", "unknown")
+    versions = {
+        row.get("measured", {}).get("version", of_file) for row in results if isinstance(row, dict)
+    } or {of_file}
     unmet = [
         f"{row.get('question', '')}: {name} {row['ratios'][name]:.2f}, limit {limit}"
         for row in results

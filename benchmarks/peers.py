@@ -254,9 +254,9 @@ def table(name: str, known: dict[str, dict]) -> list[dict]:
     """Contestants, best first: their figures, how far AutoRanker is ahead, and who is first or as good."""
     measured = {}
     for contestant in CONTESTANTS:
-        keys = [_key(name, fold, contestant) for fold in range(DATA[name][1])]
-        if found := {key.rsplit("/")[1]: known[key] for key in keys if key in known}:
-            measured[contestant] = found
+        folds = [fold for fold in _folds(name, known) if _key(name, fold, contestant) in known]
+        if folds:
+            measured[contestant] = {fold: known[_key(name, fold, contestant)] for fold in folds}
     if not measured:
         return []
     rows = {contestant: _summary(list(found.values())) for contestant, found in measured.items()}
@@ -276,10 +276,19 @@ def table(name: str, known: dict[str, dict]) -> list[dict]:
         {"contestant": one, "folds": len(measured[one]), "complete": one in complete, **rows[one]}
         for one in measured
     ]
-    return sorted(named, key=lambda row: -row["concordance"])
+    return sorted(named, key=lambda row: (not row["complete"], -row["concordance"]))
 
 
-def _ahead(first: dict[str, dict], second: dict[str, dict], column: str) -> tuple[float, float]:
+def _folds(name: str, known: dict[str, dict]) -> list[int]:
+    """Folds that at least half of the contestants finished of those that finished any."""
+    finished = {
+        fold: {one for one in CONTESTANTS if _key(name, fold, one) in known} for fold in range(DATA[name][1])
+    }
+    contestants = set().union(*finished.values())
+    return [fold for fold, some in finished.items() if some and 2 * len(some) >= len(contestants)]
+
+
+def _ahead(first: dict[int, dict], second: dict[int, dict], column: str) -> tuple[float, float]:
     """The mean difference over the test queries of the folds of ``second``, with its standard error."""
     values = [
         np.concatenate([some[fold]["of_queries"][column] for fold in second]) for some in (first, second)
