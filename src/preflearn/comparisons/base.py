@@ -141,6 +141,14 @@ class Comparisons(ABC):
         """Whether `drop` refuses part of a query: what the rest should weigh is not defined."""
         return False
 
+    @property
+    def alike(self) -> Groups | None:
+        """Tie groups of one ranking, whose rows are not compared with each other and with all others in the same way.
+
+        None where there are several queries, weights, or no ties.
+        """
+        return None
+
     @abstractmethod
     def laplacian(self, V: np.ndarray) -> np.ndarray:
         """L @ V for V of shape (m,) or (m, k)."""

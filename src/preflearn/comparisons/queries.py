@@ -312,6 +312,10 @@ class QueryComparisons(Comparisons):
         )
 
     @property
+    def alike(self) -> Groups | None:
+        return self.tie_groups if self.queries.n_groups == 1 else None
+
+    @property
     def is_one_block(self) -> bool:
         return self.queries.n_groups == 1 and self.tie_groups is None and not self.unit
 

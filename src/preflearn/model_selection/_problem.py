@@ -40,6 +40,7 @@ from ..squared.routes import (
     Plan,
     Removed,
     Workload,
+    one_inverse_is_cheaper,
     plan,
     refitting_is_cheaper,
     square_form,
@@ -431,6 +432,12 @@ class Problem:
             )
             for task in self.tasks
         )
+
+    def shares_inverse(self, task: Comparisons, n_sets: int, n_left: int, n_alphas: int) -> bool:
+        """Whether sets of rows that leave one ranking alike are held out from one inverse: rule 7."""
+        solver = self.plan(task).solver
+        workload = self._workload([task], purpose="folds", n_alphas=n_alphas, n_folds=n_sets)
+        return solver != "cg" and one_inverse_is_cheaper(workload, solver, n_sets, n_left)
 
     def in_order(
         self, predictions: list[np.ndarray], folds: Folds, alphas: Sequence[float], *, pooled: bool
