@@ -136,6 +136,13 @@ class Comparisons(ABC):
         """Whether `drop` gives one column for each row that leaves, though the rows are compared with all others."""
         return self.is_one_block
 
+    def magnitudes_without(self, rows: np.ndarray) -> Comparisons | None:
+        """Comparisons with the same L, and with b of the rows that stay, whose rows leave one by one.
+
+        None where `drop` serves.
+        """
+        return None
+
     @property
     def whole_queries_only(self) -> bool:
         """Whether `drop` refuses part of a query: what the rest should weigh is not defined."""

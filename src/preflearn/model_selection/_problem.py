@@ -490,15 +490,30 @@ class Problem:
             order = np.argsort(np.concatenate([np.flatnonzero(small), np.flatnonzero(~small)]))
             return [np.concatenate(both)[order] for both in zip(refitted, others, strict=True)]
         if routine.iterates or not self.inputs.basis_is_refitted:
-            found = routine.predict(folds, alphas, on_fold=on_fold)
+            found = self._by_algebra(task, routine, folds, alphas, on_fold)
             routine.warn_unless_converged()
             return found
         touched = [bool(np.isin(fold, self.feature_map.basis_indices_).any()) for fold in folds]
         plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
-        easy = iter(routine.predict(plain, alphas) if plain else [])
+        easy = iter(self._by_algebra(task, routine, plain, alphas) if plain else [])
         predictions = []
         for number, (fold, touches) in enumerate(zip(folds, touched, strict=True)):
             predictions.append(self._refit([fold], alphas, task)[0] if touches else next(easy))
+            if on_fold is not None:
+                on_fold(number + 1)
+        return predictions
+
+    def _by_algebra(
+        self, task: Comparisons, routine: HoldOut, folds, alphas, on_fold=None
+    ) -> list[np.ndarray]:
+        if routine.comparisons is task:
+            return routine.predict(folds, alphas, on_fold=on_fold)
+        predictions = []
+        for number, fold in enumerate(folds):  # ranks among the rows that stay are those of this fold alone
+            magnitudes = task.magnitudes_without(fold)
+            moved = None if magnitudes is None else routine.with_targets(magnitudes)
+            assert moved is not None
+            predictions += moved.predict([fold], alphas)
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
@@ -525,7 +540,10 @@ class Problem:
         _ = self.inputs  # refuses what is not supported
         if _weights_are_graded(task):
             return None
-        return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas))
+        representation = self.representation(task)
+        if not is_device_array(self.X) and self.plan(task).solver != "cg":
+            task = task.magnitudes_without(np.empty(0, dtype=np.int64)) or task
+        return representation.hold_out(task, self.asked(many_alphas=many_alphas))
 
     def hold_out_preferences(
         self, task: PreferenceComparisons, *, many_alphas: bool

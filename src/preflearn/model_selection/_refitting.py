@@ -504,7 +504,7 @@ def _from_shared_inverses(
     found: dict[int, np.ndarray] = {}
     for numbers in kinds.values():
         sets = np.stack([folds[number] for number in numbers])
-        if not problem.shares_inverse(task, *sets.shape, len(alphas)):
+        if not problem.shares_inverse(task, sets.shape[0], sets.shape[1], len(alphas)):
             continue
         require_memory(5 * 8 * problem.n_rows**2, f"hold-outs from the full kernel of {problem.n_rows} rows")
         K = problem.inputs.kernel_matrix()
