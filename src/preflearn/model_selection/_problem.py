@@ -490,30 +490,15 @@ class Problem:
             order = np.argsort(np.concatenate([np.flatnonzero(small), np.flatnonzero(~small)]))
             return [np.concatenate(both)[order] for both in zip(refitted, others, strict=True)]
         if routine.iterates or not self.inputs.basis_is_refitted:
-            found = self._by_algebra(task, routine, folds, alphas, on_fold)
+            found = _predict_by_algebra(task, routine, folds, alphas, on_fold)
             routine.warn_unless_converged()
             return found
         touched = [bool(np.isin(fold, self.feature_map.basis_indices_).any()) for fold in folds]
         plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
-        easy = iter(self._by_algebra(task, routine, plain, alphas) if plain else [])
+        easy = iter(_predict_by_algebra(task, routine, plain, alphas) if plain else [])
         predictions = []
         for number, (fold, touches) in enumerate(zip(folds, touched, strict=True)):
             predictions.append(self._refit([fold], alphas, task)[0] if touches else next(easy))
-            if on_fold is not None:
-                on_fold(number + 1)
-        return predictions
-
-    def _by_algebra(
-        self, task: Comparisons, routine: HoldOut, folds, alphas, on_fold=None
-    ) -> list[np.ndarray]:
-        if routine.comparisons is task:
-            return routine.predict(folds, alphas, on_fold=on_fold)
-        predictions = []
-        for number, fold in enumerate(folds):  # ranks among the rows that stay are those of this fold alone
-            magnitudes = task.magnitudes_without(fold)
-            moved = None if magnitudes is None else routine.with_targets(magnitudes)
-            assert moved is not None
-            predictions += moved.predict([fold], alphas)
             if on_fold is not None:
                 on_fold(number + 1)
         return predictions
@@ -568,6 +553,20 @@ class Problem:
     def tally_pairs(self, alphas: Sequence[float], groups: Any, verbose: int) -> list[PairTally]:
         """For each alpha all pairs with different y, and how many are ordered as y is."""
         return tally_all_pairs(self.for_order(), alphas, groups, verbose)
+
+
+def _predict_by_algebra(task: Comparisons, routine: HoldOut, folds, alphas, on_fold=None) -> list[np.ndarray]:
+    if routine.comparisons is task:
+        return routine.predict(folds, alphas, on_fold=on_fold)
+    predictions = []
+    for number, fold in enumerate(folds):  # ranks among the rows that stay are those of this fold alone
+        magnitudes = task.magnitudes_without(fold)
+        moved = None if magnitudes is None else routine.with_targets(magnitudes)
+        assert moved is not None
+        predictions += moved.predict([fold], alphas)
+        if on_fold is not None:
+            on_fold(number + 1)
+    return predictions
 
 
 def _has_pair_space(tasks: Sequence[Comparisons]) -> bool:
