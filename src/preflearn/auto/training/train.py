@@ -322,8 +322,8 @@ class Candidates:
         text = (
             "Every candidate was scored on the same held-out folds, with settings chosen on the other folds. The model "
             "is their combination, unless the best of them is ahead by more than one standard error over the folds"
-            f"{here}, or the linear one or a single feature is ahead at all. The figure of the model is that of this whole "
-            "procedure, choices included, so that a candidate may stand above it."
+            f"{here}, or the linear one or a single feature is ahead at all. The figure of the model is that of this "
+            "whole procedure, choices included, so that a candidate may stand above it."
         )
         if self.is_extended:
             text = (
