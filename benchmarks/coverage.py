@@ -231,7 +231,7 @@ class Patients(NamedTuple):
             found = model.estimate_
         else:
             found = estimate_concordance(self.model, X, times, event=events, random_state=0)
-        new, times, events = self.draw(rng, 50_000)
+        new, times, events = self.draw(rng, 20_000)
         return found.value, concordance(times, model.predict(new), event=events), *found.interval
 
 
