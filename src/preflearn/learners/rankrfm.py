@@ -502,7 +502,14 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         return np.arange(n_items(X)), queries
 
     def _search_rows(
-        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool, censored: bool
+        self,
+        X: Any,
+        scores: np.ndarray,
+        codes: np.ndarray,
+        groups: Any,
+        *,
+        has_queries: bool,
+        censored: bool = False,
     ) -> _Search:
         """``scores`` of censored times are times and events."""
         n_rows = n_items(X)
