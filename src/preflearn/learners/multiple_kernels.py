@@ -28,7 +28,7 @@ from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
 from ..kernels.functions import n_items
 from ..model_selection._choice import read_scoring
-from ..model_selection._folds import Folds, encode_groups, few_folds, part_of, read_folds
+from ..model_selection._folds import encode_groups, few_folds, part_of, read_folds
 from ..model_selection._learner import EstimatingLearner
 from ..model_selection._nested import RowJudge
 from ..model_selection._performance import PerformanceEstimate
@@ -160,7 +160,10 @@ class MultipleKernelRankRLS(EstimatingLearner, RankerMixin, BaseEstimator):
         model, held_out = clone(self).set_params(kernels=["precomputed"] * len(matrices)), []
         for test, left in zip(folds.tests, folds.leaving, strict=True):
             rest = np.setdiff1d(np.arange(m), left)
-            of_rest = {"qid": None if qid is None else part_of(queries, rest), "groups": part_of(owners, rest)}
+            of_rest = {
+                "qid": None if qid is None else part_of(queries, rest),
+                "groups": part_of(owners, rest),
+            }
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 model.fit(list(matrices[:, rest][:, :, rest]), scores[rest, 0], **of_rest)

@@ -239,7 +239,9 @@ class TransductiveRankRLS(EstimatingLearner, RankerMixin, KernelModel):
         self._finish(task, problem, reduced, float(alphas[best[0]]), float(fidelities[best[1]]))
         self.alphas_, self.fidelities_ = alphas, fidelities
         self.cv_scores_, self.best_score_ = scores, float(scores[best])
-        self._keep_choice(nested.estimate, lambda model: KernelModel.predict(model, take_items(task.X, known)))
+        self._keep_choice(
+            nested.estimate, lambda model: KernelModel.predict(model, take_items(task.X, known))
+        )
         return self
 
     def _read(self, X: Any, y: Any, qid: Any, groups: Any) -> _Task:
@@ -351,9 +353,7 @@ def _scores_of_hidden(
     return found
 
 
-def _judge_of_hidden(
-    task: _Task, known: np.ndarray, hidden: list[np.ndarray], scoring: Scoring
-) -> RowJudge:
+def _judge_of_hidden(task: _Task, known: np.ndarray, hidden: list[np.ndarray], scoring: Scoring) -> RowJudge:
     """How transduced scores of hidden rows are scored, whose numbers count only scored rows."""
     tests = [np.searchsorted(known, rows) for rows in hidden]
     queries, groups = part_of(task.queries, known), part_of(task.groups, known)

@@ -182,7 +182,7 @@ def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
 
 
 def few_folds(n_rows: int, queries: Groups, groups: Any, n_folds: int = 5) -> Any:
-    """Folds of whole queries or groups, else of rows, for what is trained again in each; fewer where there are fewer."""
+    """Few folds of whole queries or groups, else of rows, for what is trained again in each."""
     if queries.n_groups > 1:  # the groups of their rows leave with them
         return min(n_folds, queries.n_groups)
     if groups is not None:
@@ -238,7 +238,9 @@ def units_of(qid: Any, groups: Any, n_rows: int) -> Groups:
     return units
 
 
-def read_partition(cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups: Any = None) -> list[np.ndarray]:
+def read_partition(
+    cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups: Any = None
+) -> list[np.ndarray]:
     """Sets of rows that together hold every row once, and no part of a group.
 
     Where rows leave a model by algebra, or labels are found for those that left, test rows are all that leaves.
