@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..model_selection import RankerTable
 
 
+# Long: most of it declares the options of the command.
 def compare(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with known targets, in queries.")],
     rankers: Annotated[
