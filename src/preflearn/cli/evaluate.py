@@ -52,6 +52,7 @@ def evaluate(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
+    event: files.EventOption = None,
     drop: files.DropOption = None,
     read: EvaluateReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
@@ -73,8 +74,9 @@ def evaluate(
         relate.evaluate_relation(model, data, as_json)
         return
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight", "prompt"]
-    )
+        read, target=target, query=query, no_query=no_query, drop=drop, event=event,
+        unused=["item", "weight", "prompt"],
+    )  # fmt: skip
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)

@@ -218,6 +218,12 @@ def freedom_of(y: np.ndarray) -> float:
     return 3.0 * float(counts.min()) if counts.shape[0] == 2 else float("inf")
 
 
+def scarce_labels(order: np.ndarray, events: np.ndarray | None) -> np.ndarray:
+    """The labels that limit what is known: the events where most times are censored, otherwise the order."""
+    few = events is not None and 2 * np.count_nonzero(events) < order.shape[0]
+    return events * 1.0 if few and events is not None else order
+
+
 def wilson_interval(
     share: float, variance: float, max_effective: float, *, optimism: float = 0.0, freedom: float = np.inf
 ) -> tuple[float, float]:

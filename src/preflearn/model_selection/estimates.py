@@ -46,6 +46,7 @@ from ._intervals import (
     optimism,
     optimism_inside,
     placement_values,
+    scarce_labels,
 )
 from ._performance import PerformanceEstimate, RocCurve
 from ._refitting import LONG, RefittedProblem, refit_and_predict
@@ -270,8 +271,7 @@ class _Data:
     @property
     def scarce(self) -> np.ndarray:
         """The labels that limit what is known: the events where most times are censored, otherwise the order."""
-        few = self.events is not None and 2 * np.count_nonzero(self.events) < self.n_rows
-        return self.events * 1.0 if few and self.events is not None else self.order
+        return scarce_labels(self.order, self.events)
 
     def require_classes(self, method: str) -> None:
         if method == "leave-pair-out" and not self.can_leave_pairs():

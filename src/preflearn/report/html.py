@@ -140,6 +140,14 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         certain = displays.CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
         text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
         drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
+    if report.survival is not None:
+        lived = report.survival
+        steps = displays.SurvivalDisplay(
+            lived.names, lived.counts, lived.events, lived.times, lived.survival, lived.pvalue
+        )
+        medians = ", ".join(f"{name} {median}" for name, _, _, median in lived.rows())
+        text = f"Kaplan-Meier curves of thirds by held-out score; median times: {medians}."
+        drawings["survival"] = (steps.plot, text, _SIZE)
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
             bars = displays.CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)

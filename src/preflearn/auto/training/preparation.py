@@ -110,6 +110,13 @@ def choose_learner(options: TrainingOptions, data: RankingData | None = None) ->
     reason : str
         Why there are no candidates; empty where that goes without saying.
     """
+    if options.learner is Learner.rls and data is not None and data.events is not None:
+        raise InputError(
+            f"{data.source}: RLS is regression on the targets, and {{argument}} says only who outlived whom",
+            Remedy("learner", "rankrls"),
+            Remedy("learner", "ranksvm"),
+            argument="event",
+        )
     if options.learner is not Learner.auto:
         return options, ""
     single = replace(options, learner=Learner.rankrls, time_limit=None)
@@ -123,6 +130,8 @@ def choose_learner(options: TrainingOptions, data: RankingData | None = None) ->
 
 def _reason_against_candidates(data: RankingData) -> str | None:
     n_rows, n_features = data.X.shape
+    if data.events is not None:
+        return "the candidates of auto do not take censored times"
     if data.weight is not None:
         return "the candidates of auto do not take row weights"
     if n_rows < _LEAST_ROWS:
