@@ -3,9 +3,10 @@
     python benchmarks/audit.py             # the table, and what is wrong
     python benchmarks/audit.py --sections  # also each section that has measured figures and names no source
 
-A page must not name a script or a file of results that is not there, and a script that a page names must have results
-(`tests/test_benchmarks.py`). Results say by which command, when, at which commit and with which version they were
-measured; those of another version than the library's are listed as old.
+A page must not name a script or a file of results that is not there, a script that a page names must have results, and
+a section with measured figures must name a source (`tests/test_benchmarks.py`). Results say by which command, when, at
+which commit and with which version they were measured; a table at the end of each page of the documentation says so,
+and names the limits that they miss.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 SCRIPT = re.compile(r"(?:python )?benchmarks/(?!results)([a-z_]+)\.py")
 RESULT = re.compile(r"benchmarks/results/([a-z_0-9]+)\.json")
-# Other sources of a figure: an experiment, a test, or a program on the page itself.
+# Other sources of a figure: an experiment, a test, a program on the page itself, or a comment that names one.
 SOURCE = re.compile(
-    r"benchmarks/|preflearn reproduce|python -m contracts|tests/test_|```pycon|```console|>>> "
+    r"benchmarks/|<!-- (?:source|table): |<!--= |preflearn reproduce|python -m contracts|tests/test_"
+    r"|```pycon|```console|>>> "
 )
 # A figure that somebody measured: a decimal in a table, seconds, a share, or a ratio.
 FIGURE = re.compile(r"\|[^|\n]*\d\.\d[^|\n]*\||\d(?:\.\d+)? (?:s|ms|µs|×|GB|%)(?![a-z])")
@@ -56,6 +58,12 @@ def results_of(script: str) -> list[Path]:
     return [path for path in RESULTS.glob("*.json") if re.fullmatch(rf"{script}(_[a-z0-9_]+)?", path.stem)]
 
 
+def writes_results(script: str) -> bool:
+    """Whether it measures; some only define what others use."""
+    path = ROOT / f"benchmarks/{script}.py"
+    return path.exists() and "write_results(" in path.read_text(encoding="utf-8")
+
+
 def missing(page: Path) -> list[str]:
     """What the page names and is not there."""
     text = page.read_text(encoding="utf-8")
@@ -66,7 +74,11 @@ def missing(page: Path) -> list[str]:
             for name in scripts
             if not (ROOT / f"benchmarks/{name}.py").exists()
         ),
-        *(f"benchmarks/{name}.py has no committed results" for name in scripts if not results_of(name)),
+        *(
+            f"benchmarks/{name}.py has no committed results"
+            for name in scripts
+            if writes_results(name) and not results_of(name)
+        ),
         *(
             f"benchmarks/results/{name}.json is not there"
             for name in sorted(set(RESULT.findall(text)))
@@ -81,8 +93,10 @@ def state(path: Path) -> tuple[str, list[str]]:
     results = content.get("results", [])
     if not isinstance(results, list):
         results = [results]
-    versions = {row["measured"]["version"] for row in results if isinstance(row, dict) and "measured" in row}
-    versions = versions or {content.get("machine", content).get("versions", {}).get("preflearn", "unknown")}
+    of_file = content.get("machine", content).get("versions", {}).get("preflearn", "unknown")
+    versions = {
+        row.get("measured", {}).get("version", of_file) for row in results if isinstance(row, dict)
+    } or {of_file}
     unmet = [
         f"{row.get('question', '')}: {name} {row['ratios'][name]:.2f}, limit {limit}"
         for row in results
@@ -91,6 +105,23 @@ def state(path: Path) -> tuple[str, list[str]]:
         if row["ratios"].get(name, 0) > limit
     ]
     return ", ".join(sorted(versions)), unmet
+
+
+def provenance(page: Path) -> str:
+    """A table for the end of a page: with which version its results were measured, and which limits they miss."""
+    text = page.read_text(encoding="utf-8")
+    named = {path for script in SCRIPT.findall(text) for path in results_of(script)}
+    named |= {RESULTS / f"{name}.json" for name in RESULT.findall(text)}
+    rows = []
+    for path in sorted(named):
+        version, unmet = state(path)
+        old = "" if version == __version__ else f"; the library is at {__version__}"
+        missed = "; ".join(line.replace("|", "/") for line in unmet) or "none"
+        rows.append(f"| `benchmarks/results/{path.name}` | version {version}{old} | {missed} |")
+    if not rows:
+        return ""
+    head = ["", "", "## Measured with", "", "| results | measured with | limits missed |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
 
 
 def main() -> int:
@@ -116,7 +147,7 @@ def main() -> int:
             print(f"{path.name}: limit not met: {line}")
     print(f"\nmeasured with another version than {__version__}: {', '.join(old) or 'none'}")
     print(f"{wrong} files that pages name are missing, {unsourced} sections have figures and name no source")
-    return int(wrong > 0)
+    return int(wrong + unsourced > 0)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ import lightgbm
 import numpy as np
 
 from _harness import write_results
-from peers import Part
 from preflearn.metrics import concordance, ndcg
-from sizes import _relative, make
+from ranking_sets import Part
+from rivals import widened
+from sizes import make
 
 KINDS = ("additive", "interactions", "heavy tails")
 LOSSES = {
@@ -52,7 +53,7 @@ def train(part: Part, validation: Part, objective: str) -> lightgbm.Booster:
 
 
 def measure(kind: str, n_rows: int, seed: int) -> list[dict]:
-    whole, test = (_relative(one) for one in make(kind, n_rows, seed))
+    whole, test = (widened(one) for one in make(kind, n_rows, seed))
     validates = np.isin(whole.qid, np.unique(whole.qid)[::5])
     rest, validation = (Part(whole.X[m], whole.y[m], whole.qid[m]) for m in (~validates, validates))
     rows = []

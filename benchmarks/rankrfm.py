@@ -115,7 +115,7 @@ def large(name: str, n_rows: int, most_seconds: float, most_gb: float) -> dict:
 
 def rounds(folder: Path | None) -> list[dict]:
     """Held-out concordance of every round, on the training and validation part of the first fold of each set."""
-    from peers import DATA
+    from ranking_sets import DATA
 
     found = []
     for name in ("generated", *(("lightgbm", "mslr10k", "ohsumed") if folder else ())):

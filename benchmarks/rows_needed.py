@@ -17,7 +17,6 @@ import numpy as np
 
 import sizes
 from _harness import write_results
-from peers import Part
 from preflearn import AutoRanker
 from preflearn.auto import kernels
 from preflearn.auto.features import Features
@@ -26,6 +25,7 @@ from preflearn.comparisons import encode_queries
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection._choice import read_scoring
 from preflearn.squared.expansion import kernel_moments, solve_expansion
+from ranking_sets import Part
 
 _VIEW = ("quantiles", "relative")
 _SAMPLE, _CHUNK, _BASIS = 60_000, 50_000, 2000

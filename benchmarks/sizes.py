@@ -2,16 +2,16 @@
 
 python benchmarks/sizes.py                                     # 1,000, 10,000 and 60,000 rows, all kinds, one seed
 python benchmarks/sizes.py --rows 250000 1000000 --kinds interactions
-python benchmarks/sizes.py --rows 12000 --kinds noisy --only AutoRanker "CatBoost, four settings"
-python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker LightGBM --name sizes_letor_like
+python benchmarks/sizes.py --rows 12000 --kinds noisy --only AutoRanker "CatBoost, QueryRMSE"
+python benchmarks/sizes.py --letor-like 600 10000 --only AutoRanker "LightGBM, 300 trees" --name sizes_letor_like
 
 Seeds below 10 are for development; what is reported begins with 10 (--first-seed).
 
-Trees stop early on a fifth of the training queries and are also given every feature standardised inside its query;
-AutoRanker takes the training rows as they are. Peers that are not installed are left out and named. Concordance and
-NDCG@10 are means over 300 test queries (1,000 with --letor-like), with their standard errors; CPU seconds are given
-beside wall-clock seconds, since they hardly depend on what else the machine does. Peak memory is that of the process so
-far, generated data included.
+Trees are treated as `rivals.py` says, with four settings, a fifth of the training queries to validate on, and all rows
+for the final training; AutoRanker takes the training rows as they are. Peers that are not installed are left out and
+named. Concordance and NDCG@10 are means over 300 test queries (1,000 with --letor-like), with their standard errors;
+CPU seconds are given beside wall-clock seconds, since they hardly depend on what else the machine does. Peak memory is
+that of the process so far, generated data included.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from _harness import write_results
-from peers import Part, catboost, lightgbm, xgboost
 from preflearn import AutoRanker
 from preflearn.metrics import concordance, ndcg
+from ranking_sets import Part
+from rivals import FOUR, LOSSES, Contestant, Setting, Trained, lightgbm_lambdarank, tuned, with_query_features
 
 _FEATURES = 46
 _PER_QUERY = {"noisy": 20}  # about 100 in other kinds
@@ -144,65 +146,41 @@ UTILITIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 # Contestants
 
 
-def _relative(part: Part) -> Part:
-    """With each feature standardised inside its query as well; missing values stay missing."""
-    starts = np.flatnonzero(np.r_[True, np.diff(part.qid) != 0])
-    known = ~np.isnan(part.X)
-    filled = np.where(known, part.X, 0.0)
-    number = np.unique(part.qid, return_inverse=True)[1]
-    counts = np.maximum(1, np.add.reduceat(known, starts, axis=0))
-    centred = part.X - (np.add.reduceat(filled, starts, axis=0) / counts)[number]
-    squares = np.add.reduceat(np.where(known, centred, 0.0) ** 2, starts, axis=0) / counts
-    return Part(np.hstack([part.X, centred / np.sqrt(np.maximum(squares, 1e-12))[number]]), part.y, part.qid)
+def _rival(train: Contestant) -> Callable:
+    """A contestant of `rivals.py`: a fifth of the training queries validates, and all rows train in the end."""
 
+    def trained(part: Part, _: str) -> Callable[[Part], np.ndarray]:
+        validates = np.isin(part.qid, np.unique(part.qid)[::5])
+        rest, validation = (Part(part.X[m], part.y[m], part.qid[m]) for m in (~validates, validates))
+        return train(rest, validation).predict
 
-def _early_stopping(grow: Callable) -> Callable:
-    def train(part: Part, _: str) -> Callable[[Part], np.ndarray]:
-        whole = _relative(part)
-        queries = np.unique(part.qid)
-        validates = np.isin(part.qid, queries[::5])
-        rest, validation = (Part(whole.X[m], whole.y[m], whole.qid[m]) for m in (~validates, validates))
-        leaves = 31 if part.X.shape[0] < 100_000 else 63
-        predict = grow(rest, validation, leaves, 0.1, 20)
-        return lambda test: np.asarray(predict(_relative(test).X), dtype=float)
-
-    return train
+    return trained
 
 
 def _lightgbm_300(part: Part, _: str) -> Callable[[Part], np.ndarray]:
     """300 trees on all rows: what the training time of `AutoRanker` is compared with."""
-    import lightgbm
+    setting = Setting(leaves=63, rate=0.1, least=20)
 
-    model = lightgbm.LGBMRanker(n_estimators=300, num_leaves=63, random_state=0, verbosity=-1)
-    model.fit(_relative(part).X, part.y.astype(int), group=part.sizes)
-    return lambda test: np.asarray(model.predict(_relative(test).X), dtype=float)
+    def train(part: Part, _: Part) -> Trained:
+        predict, _ = lightgbm_lambdarank(part, None, setting, 300)
+        return Trained(lambda new: predict(new.X), 0.0, 0.0, "300 trees")
 
-
-def _best_of_four(grow: Callable) -> Callable:
-    """Early stopping on a fifth of the training queries, which also chooses among four settings."""
-
-    def train(part: Part, _: str) -> Callable[[Part], np.ndarray]:
-        whole, validates = _relative(part), np.isin(part.qid, np.unique(part.qid)[::5])
-        rest, validation = (Part(whole.X[m], whole.y[m], whole.qid[m]) for m in (~validates, validates))
-        tried = [grow(rest, validation, leaves, rate, 20) for leaves in (15, 63) for rate in (0.03, 0.1)]
-        values = [ndcg(validation.y, one(validation.X), validation.qid, k=10) for one in tried]
-        predict = tried[int(np.argmax(values))]
-        return lambda test: np.asarray(predict(_relative(test).X), dtype=float)
-
-    return train
+    return with_query_features(train)(part, part).predict
 
 
-def automatic(part: Part, scoring: str) -> Callable[[Part], np.ndarray]:
-    model = AutoRanker(random_state=0, scoring=scoring).fit(part.X, part.y, qid=part.qid)
+def automatic(part: Part, scoring: str, preset: str | None = None) -> Callable[[Part], np.ndarray]:
+    model = AutoRanker(random_state=0, scoring=scoring, preset=preset).fit(part.X, part.y, qid=part.qid)
     return lambda test: model.predict(test.X, qid=test.qid)
 
 
 CONTESTANTS = {
     "AutoRanker": automatic,
-    "LightGBM": _early_stopping(lightgbm),
-    "XGBoost": _early_stopping(xgboost),
-    "CatBoost": _early_stopping(catboost),
-    "CatBoost, four settings": _best_of_four(catboost),
+    "AutoRanker, fast": partial(automatic, preset="fast"),
+    **{name: _rival(tuned(grow, FOUR)) for name, grow in LOSSES.items()},
+    **{
+        f"{name}, query features": _rival(with_query_features(tuned(grow, FOUR)))
+        for name, grow in LOSSES.items()
+    },
     "LightGBM, 300 trees": _lightgbm_300,
 }
 

@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from _harness import RESULTS, write_results
-from peers import DATA, Part
 from preflearn import AutoRanker
 from preflearn.auto import _loops, trees
 from preflearn.metrics import concordance
 from preflearn.numerics.threads import threads_limited
+from ranking_sets import DATA, Part
 from sizes import UTILITIES, make
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.errors import ExtensionError
 
 import preflearn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+import audit
+import figures
 
 project = "preflearn"
 author = "preflearn developers"
@@ -120,6 +126,19 @@ def add_further_pages(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("(further pages)", "\n".join(one for one in found if one not in named))
 
 
+def check_figures(app: Any) -> None:
+    """A page that says something else than the results of the benchmarks is not built."""
+    if different := figures.differences():
+        raise ExtensionError("figures differ from benchmarks/results:\n" + "\n".join(different))
+
+
+def add_provenance(app: Any, page: str, source: list[str]) -> None:
+    """At the end of a page, with which version its figures were measured."""
+    path = Path(app.srcdir, f"{page}.md")
+    if path in audit.pages():
+        source[0] += audit.provenance(path)
+
+
 def write_index_of_names(app: Any) -> None:
     """A table with a line for every public name, which the reference's front page includes."""
     parts = []
@@ -138,7 +157,9 @@ def write_index_of_names(app: Any) -> None:
 
 
 def setup(app: Any) -> None:
+    app.connect("builder-inited", check_figures)
     app.connect("builder-inited", write_index_of_names)
+    app.connect("source-read", add_provenance)
     app.add_html_math_renderer("mathml", (visit_formula, None), (visit_formula, None))
     app.connect("source-read", add_further_pages)
     app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
@@ -23,4 +25,44 @@ def test_pages_name_benchmarks_and_results_that_are_there():
         [sys.executable, "audit.py"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
-    assert "0 files that pages name are missing" in done.stdout
+    assert "0 files that pages name are missing, 0 sections have figures and name no source" in done.stdout
+
+
+def test_figures_of_pages_are_those_of_the_results():
+    done = subprocess.run(
+        [sys.executable, "figures.py", "--check"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import figures
+
+    return figures
+
+
+def test_a_figure_is_written_from_the_results(figures, monkeypatch):
+    results = [{"question": "rankers on x", "results": [{"contestant": "A", "concordance": 0.71234}]}]
+    monkeypatch.setattr(figures, "_results", lambda name: {"peers": results}[name])
+    comment = "<!--= peers / rankers on x / A / concordance:.3f -->"
+    assert figures.written(f"it has 0.9{comment}, says 5") == f"it has 0.712{comment}, says 5"
+    with pytest.raises(LookupError, match="has nothing at 'peers / rankers on y"):
+        figures.written("0.9<!--= peers / rankers on y / A / concordance:.3f -->")
+
+
+def test_a_table_is_written_from_the_results(figures, monkeypatch):
+    row = {
+        "contestant": "A",
+        "folds": 2,
+        "concordance": 0.7,
+        "concordance_error": 0.01,
+        "ndcg_at_10": 0.5,
+        "cpu_s": 3,
+    }
+    monkeypatch.setattr(figures, "_results", lambda name: [{"question": "x", "results": [row]}])
+    page = "<!-- table: peers / x -->\nstale\n<!-- /table -->\n"
+    written = figures.written(page)
+    assert "| A | 2 | 0.7000 ± 0.0100 | 0.5000 |" in written and "stale" not in written
+    assert figures.written(written) == written

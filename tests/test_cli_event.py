@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oracles import logrank
-from preflearn import RankRLS
+from preflearn import AutoRanker, RankRLS
 from preflearn.cli.app import run
 from preflearn.inspection import explain, feature_influence
 from preflearn.io import load_model
@@ -18,6 +18,8 @@ from preflearn.metrics import concordance, logrank_test
 from preflearn.model_selection import evaluate_scores
 from preflearn.report import SurvivalDisplay, look
 from test_look import write_csv
+
+pandas = pytest.importorskip("pandas")
 
 TRAIN = ("--target", "time", "--kernel", "linear")
 EVENT = (*TRAIN, "--event", "died")
@@ -136,6 +138,32 @@ def test_the_estimate_is_that_of_the_library(study, call, tmp_path):
     expected = estimate_concordance(RankRLS(1.0), Z, table["time"], event=table["died"], random_state=0)
     assert found["estimate"]["value"] == pytest.approx(expected.value, abs=1e-9)
     assert found["estimate"]["interval"] == pytest.approx(list(expected.interval), abs=1e-9)
+
+
+def test_candidates_learn_from_times(study, call, tmp_path):
+    command = (
+        "train",
+        study,
+        "--target",
+        "time",
+        "--event",
+        "died",
+        "--drop",
+        "patient",
+        "--time-limit",
+        "0.1",
+    )
+    found = json.loads(call(*command, "-o", tmp_path / "m.preflearn", "--json")[1])
+    assert found["leaderboard"]["scoring"] == found["estimate"]["measure"] == "C-index"
+    assert sum(found["survival"]["counts"]) == 60
+    table = patients()
+    X = pandas.DataFrame({"age": table["age"], "sex": table["sex"]})
+    model = AutoRanker(preset="fast", random_state=0).fit(X, table["time"], event=table["died"])
+    report = model.report()
+    assert report.estimate.measure == model.estimate_.measure
+    assert report.estimate.value == pytest.approx(model.estimate_.value)
+    assert report.estimate.interval == pytest.approx(model.estimate_.interval)
+    assert sum(report.survival.events) == table["died"].sum()
 
 
 def test_strata_are_queries_and_groups_stay_together(study, call, tmp_path):
@@ -330,7 +358,6 @@ def test_kaplan_meier_curves_of_thirds():
 
 
 def test_frames_of_lifelines_and_arrays_of_scikit_survival():
-    pandas = pytest.importorskip("pandas")
     table = patients()
     frame = pandas.DataFrame({"age": table["age"], "T": table["time"], "E": table["died"]})
     known = np.array(list(zip(table["died"] > 0, table["time"])), dtype=[("cens", "?"), ("time", "<f8")])

@@ -21,6 +21,7 @@ from scipy.optimize import nnls
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons._loops import centre_rows, segment_sums
+from ..comparisons.censored import lived_longer
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 
@@ -38,6 +39,7 @@ class FoldScores:
     tests : list of int arrays
         The rows of each fold; together all rows.
     y : ndarray of shape (m,)
+        Grades or scores, or censored times as of `comparisons.inputs.surv`.
     scoring : Scoring
     within : Groups
         Which rows may be compared: those of a query in a fold.
@@ -90,7 +92,7 @@ class FoldScores:
         """The score of each fold for predictions of shape (m,) or (s, m): (f,) or (s, f), NaN where a fold has none."""
         settings = np.atleast_2d(predictions)
         scorer = self.scoring.scorer
-        if scorer is not None and scorer.metric_name == "concordance":
+        if scorer is not None and scorer.metric_name == "concordance" and not scorer.options:
             scores = self._concordances(settings)
         else:
             scores = np.array(
@@ -99,10 +101,14 @@ class FoldScores:
         return scores if predictions.ndim == 2 else scores[0]
 
     def _concordances(self, settings: np.ndarray) -> np.ndarray:
-        """All settings in one pass over the rows."""
-        y = np.broadcast_to(self.y[:, None], settings.T.shape)
-        values = concordance(y, settings.T, self.within, per_query=True).values
-        values = values.reshape(self.within.n_groups, -1)
+        """All settings in one pass over the rows, where these are not censored."""
+        if self.y.dtype.names is None:
+            y = np.broadcast_to(self.y[:, None], settings.T.shape)
+            values = concordance(y, settings.T, self.within, per_query=True).values
+            values = values.reshape(self.within.n_groups, -1)
+        else:
+            columns = [concordance(self.y, one, self.within, per_query=True).values for one in settings]
+            values = np.column_stack(columns)
         defined = ~np.isnan(values)
         sums, counts = (
             segment_sums(one.astype(float), self.owner, len(self.tests))
@@ -269,6 +275,14 @@ def clearly_positive(differences: np.ndarray, without: int | None = None, *, err
 
 
 def _has_pair(y: np.ndarray, groups: Groups) -> np.ndarray:
-    """Whether the targets of a group differ, shape (n_groups,)."""
-    ordered, starts = y[groups.order], groups.starts[:-1]
-    return np.asarray(np.maximum.reduceat(ordered, starts) > np.minimum.reduceat(ordered, starts))
+    """Whether a group has two rows to compare, shape (n_groups,): different targets, or one outlived another."""
+    if y.dtype.names is None:
+        longest = earliest = y
+    else:
+        longest = lived_longer(y["time"], y["event"])
+        earliest = np.where(y["event"], longest, longest.max())
+    starts = groups.starts[:-1]
+    return np.asarray(
+        np.maximum.reduceat(longest[groups.order], starts)
+        > np.minimum.reduceat(earliest[groups.order], starts)
+    )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries
+from ..comparisons.inputs import label_columns
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import Folds, order_by_content, part_of, read_folds, shuffled_folds
 from ..model_selection._nested import RowJudge
@@ -32,7 +33,7 @@ from .extension import MoreRows, can_extend, extend
 from .features import Features, weighted_scores
 from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, weigh
 from .sample import MOST_ROWS
-from .tasks import Task, UnitScale
+from .tasks import Task, UnitScale, targets_of
 
 _N_FOLDS = 5
 # Folds to choose by where the whole procedure is repeated without one of those.
@@ -157,10 +158,10 @@ class Learned:
             test for test, scored in zip(self.trial.folds.tests, self.trial.scored, strict=True) if scored
         ]
         judge = RowJudge(
-            scoring,
+            scoring if y.dtype.names is None else scoring.of_times(),
             Folds(tests, tests),
             self.queries,
-            y[self.rows, None],
+            label_columns(y[self.rows]),
             groups=self.units,
             choices="with all choices made without it",
         )
@@ -185,6 +186,7 @@ def learn(
     ----------
     rows : ndarray of shape (m, n)
     y : ndarray of shape (m,)
+        Grades or scores, or censored times as of `comparisons.inputs.surv`.
     queries : Groups
     settings : Settings
     units : Groups or None
@@ -213,8 +215,8 @@ def _in_order(
 ) -> tuple[np.ndarray, Groups, Groups | None]:
     """The rows in the order of their contents, query after query, and unit after unit where there are units."""
     if units is None:
-        return (*order_by_content(rows, y[:, None], queries), None)
-    order, units = order_by_content(rows, y[:, None], units)
+        return (*order_by_content(rows, label_columns(y), queries), None)
+    order, units = order_by_content(rows, label_columns(y), units)
     _, first, query = np.unique(queries.codes[order], return_index=True, return_inverse=True)
     codes = np.argsort(np.argsort(first))[query]  # queries in the order in which they appear
     by_query = np.argsort(codes, kind="stable")
@@ -264,7 +266,9 @@ def _learn_from_sample(
     # The weights are chosen by parts of the fold, which is none where it is one group.
     is_divisible = units is None or np.unique(units.codes[held]).size > 1
     if is_divisible and can_extend(trial, order.shape[0], settings.limit - (time.perf_counter() - start)):
-        targets = UnitScale(y[sample])(y)
+        targets = np.zeros(y.shape[0])
+        targets[order] = targets_of(y[order], queries)
+        targets = UnitScale(targets[sample])(targets)
         more = MoreRows.without(held, features, rows, targets, order, queries, fold, settings.device)
         sample, part = order[held], encode_queries(queries.codes[held], held.shape[0])
         together = part_of(units, held)
@@ -307,11 +311,12 @@ def choose(
     Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
     """
     folds, features = _folds(y, queries, settings, units), Features().fit(rows)
+    targets = targets_of(y, queries)
     options, names = candidates(rows.shape[0], queries.n_groups), settings.preset.candidates
     options = options if names is None else [one for one in options if one.name in names]
     task = Task(
         features.views(rows, queries),
-        UnitScale(y)(y),
+        UnitScale(targets)(targets),
         queries,
         folds.by_concordance,
         settings.n_jobs,
@@ -357,7 +362,7 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | N
         folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=together.codes)
     else:
         folds = read_folds(shuffled_folds(n_rows, settings.n_folds), np.empty((n_rows, 0)), y, n_rows)
-    scoring.measure(y[:, None], y[:, None], queries)  # refuses targets without anything to order
+    scoring.measure(y[:, None], targets_of(y, queries)[:, None], queries)  # refuses nothing to order
     found = FoldScores.of_folds(folds.tests, y, queries, scoring)
     if found.n_scored == 0:
         raise ValueError(

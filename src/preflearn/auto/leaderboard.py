@@ -276,7 +276,9 @@ class Trial:
             "the model, all choices included",
             *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
         )
-        return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+        of_times = y.dtype.names is not None and scoring.name == "'concordance'"
+        title = "held-out C-index, all choices made on the other folds" if of_times else ""
+        return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name, title)
 
 
 def weigh(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..comparisons import Groups, encode_queries
+from ..comparisons import CensoredComparisons, Groups, encode_queries
 from ..model_selection._folds import part_of
 from ..squared.devices.expansion import DeviceExpansions
 from .combination import FoldScores
@@ -48,6 +48,19 @@ class UnitScale:
         return np.ldexp(np.ldexp(y, self._first) - self._least, self._second)
 
 
+def targets_of(y: np.ndarray, queries: Groups) -> np.ndarray:
+    """What members learn: y itself; of censored times (`comparisons.inputs.surv`) a number for each row, in [-1, 1].
+
+    That is the share of the rows of its query that a row outlived, minus the share of those that outlived it. It is b
+    of `CensoredComparisons` over the number of rows (Gehan's score): a squared loss over all pairs of such targets has
+    the b of the censored pairs, and members that learn from a number for each row can all be used.
+    """
+    if y.dtype.names is None:
+        return y
+    pairs = CensoredComparisons(y["time"][:, None], y["event"], queries)
+    return pairs.target[:, 0] / queries.counts[queries.codes]
+
+
 @dataclass(frozen=True)
 class Task:
     """What all candidates learn from.
@@ -56,6 +69,7 @@ class Task:
     ----------
     views : Views
     y : ndarray of shape (m,)
+        Targets: `targets_of` on the scale of `UnitScale`.
     queries : Groups
     folds : FoldScores
     n_jobs : int or None
@@ -127,4 +141,4 @@ def halves_of(task: Task, rows: np.ndarray) -> FoldScores:
     together = part_of(task.units, rows) or queries
     place = together.codes if task.units or queries.n_groups > 1 else np.arange(rows.shape[0])
     tests = [np.flatnonzero(place % 2 == half) for half in (0, 1)]
-    return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)
+    return FoldScores.of_folds(tests, task.folds.y[rows], queries, task.folds.scoring)

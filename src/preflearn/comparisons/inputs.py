@@ -78,8 +78,8 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     if getattr(getattr(y, "dtype", None), "names", None):
         raise ValueError(
-            f"y has the fields {', '.join(y.dtype.names)}: censored times are for fit of RankRLS, RankSVM and their "
-            "searches."
+            f"y has the fields {', '.join(y.dtype.names)}: censored times are for fit of RankRLS, RankSVM, "
+            "their searches and AutoRanker."
         )
     y = _as_numbers(as_host(y))
     if y.ndim == 0 or y.ndim > 2:
@@ -220,6 +220,11 @@ def surv(times: np.ndarray, events: np.ndarray) -> np.ndarray:
     together = np.empty(times.shape[0], dtype=[("event", bool), ("time", float)])
     together["event"], together["time"] = events, times
     return together
+
+
+def label_columns(y: np.ndarray) -> np.ndarray:
+    """Labels of rows as columns: y itself, or the times and events of a `surv` array."""
+    return y[:, None] if y.dtype.names is None else np.column_stack([y["time"], y["event"]])
 
 
 def _fields_of(y: Any, names: tuple[str, ...], event: Any) -> tuple[np.ndarray, np.ndarray]:

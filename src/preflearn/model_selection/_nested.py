@@ -35,6 +35,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..comparisons.censored import lived_longer
 from ..metrics.registry import full_name, metric_title, named_metric
 from ._choice import SAME_SCORE, Comparable, Scoring, choose, read_scoring
 from ._folds import Folds, units_of
@@ -48,10 +49,11 @@ from ._intervals import (
     optimism,
     optimism_inside,
     placement_values,
+    scarce_labels,
     widening,
     wilson_interval,
 )
-from ._performance import PerformanceEstimate
+from ._performance import C_INDEX, PerformanceEstimate
 from ._tally import share_in_order, tally_scores
 
 _MOST_PARTS = 10
@@ -229,10 +231,6 @@ class RowJudge:
         return Comparable.of(scoring, folds, self.queries, pooled=self.pooled)
 
     def estimate(self, predictions: list[np.ndarray], fitted: np.ndarray) -> PerformanceEstimate:
-        if self.scoring.knows_events:
-            raise ValueError(
-                "There is no estimate_ of a search over censored times: use estimate_concordance(..., event=event)."
-            )
         comparable = self.comparable
         rows = comparable.rows[comparable.order]
         name, independent = self._independent()
@@ -241,7 +239,7 @@ class RowJudge:
             self.scoring,
             self.y[rows],
             np.concatenate(predictions, axis=1)[0][comparable.order],
-            np.reshape(fitted, self.y.shape)[rows],
+            np.reshape(fitted, (self.y.shape[0], -1))[rows],
             comparable.within,
             units,
             in_queries=None if self.units else self.queries.n_groups > 1,
@@ -384,7 +382,8 @@ def estimate_of_rows(
     ----------
     scoring : Scoring
     y, held_out, fitted : ndarray of shape (m, v)
-        Labels, predictions by models trained without the row, and those of the model trained on all rows.
+        Labels (or times and events), predictions by models trained without the row, and those of the model trained on
+        all rows.
     within : Groups
         Rows that may be compared.
     units : sequence of Groups
@@ -395,12 +394,14 @@ def estimate_of_rows(
     unit, compared, counted : str
         What a unit is called, what was held out, and how much of it there was.
     """
-    name, n_outputs = _name_of(scoring), y.shape[1]
+    name, n_outputs = _name_of(scoring), held_out.shape[1]
+    events = y[:, 1] > 0 if scoring.knows_events else None
+    order = y if events is None else lived_longer(y[:, 0], events)[:, None] * 1.0
     inside = within if n_outputs == 1 else _of_outputs(within, n_outputs)
-    columns = y.T.ravel(), held_out.T.ravel(), fitted.T.ravel()
-    if name in ("concordance", "auc") and in_queries is not None:
-        owners = encode_queries(np.tile(units[0].codes, n_outputs), y.size)
-        found = _share_of_pairs(columns, inside, owners, unit, in_queries=in_queries)
+    columns = order.T.ravel(), held_out.T.ravel(), fitted.T.ravel()
+    if name in ("concordance", "auc") and in_queries is not None and not _weights_pairs(scoring):
+        owners = encode_queries(np.tile(units[0].codes, n_outputs), order.size)
+        found = _share_of_pairs(columns, inside, owners, unit, events, in_queries=in_queries)
     else:
         value = float(scoring.measure(y, held_out, within))
 
@@ -423,7 +424,7 @@ def estimate_of_rows(
     return PerformanceEstimate(
         **found,
         method=METHOD,
-        measure=metric_title(name) if name else "score",
+        measure=_title_of(scoring, name),
         n_rows=y.shape[0],
         compared=compared,
         counted=counted,
@@ -435,22 +436,25 @@ def _share_of_pairs(
     inside: Groups,
     owners: Groups,
     unit: str,
+    events: np.ndarray | None = None,
     *,
     in_queries: bool,
 ) -> dict[str, Any]:
     """What an estimate says of a concordance, from labels, held-out predictions and those of the model of all rows."""
-    tally = tally_scores(columns[0], columns[1], inside, None if in_queries else owners)
+    tally = tally_scores(columns[0], columns[1], inside, None if in_queries else owners, events)
     per_query = tally.share_per_group(inside)
     if in_queries:
         value, counted = float(np.nanmean(per_query)), np.flatnonzero(~np.isnan(per_query))
         clusters = groups_of_queries(owners, inside, counted)
-        variance, interval = interval_over_queries(per_query, *columns, inside, clusters=clusters)
+        variance, interval = interval_over_queries(
+            per_query, *columns, inside, clusters=clusters, events=events
+        )
         over = f"{counted.size:,} queries" if clusters is None else f"{clusters.n_groups:,} {unit}"
         method = f"Student's t over the {over}, {TRAINED_TOGETHER}"
     else:
         value, method = tally.share, placement_values(owners)
         lost = optimism_inside(*columns, inside.codes)
-        variance, interval = interval_of_one_ranking(tally, columns[0], lost, owners)
+        variance, interval = interval_of_one_ranking(tally, scarce_labels(columns[0], events), lost, owners)
     return {
         "value": value,
         "interval": interval,
@@ -470,6 +474,17 @@ def _name_of(scoring: Scoring) -> str:
         with contextlib.suppress(ValueError):
             return full_name(name)
     return ""
+
+
+def _weights_pairs(scoring: Scoring) -> bool:
+    """Whether it is Uno's C, a weighted share of pairs."""
+    return scoring.scorer is not None and scoring.scorer.options.get("weights") is not None
+
+
+def _title_of(scoring: Scoring, name: str) -> str:
+    if scoring.knows_events and name == "concordance":
+        return C_INDEX
+    return metric_title(name) if name else "score"
 
 
 def _of_outputs(within: Groups, n_outputs: int) -> Groups:

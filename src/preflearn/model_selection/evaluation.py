@@ -35,10 +35,11 @@ from ._intervals import (
     widening,
     wilson_interval,
 )
+from ._performance import C_INDEX
 from ._tally import tally_scores
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
-_SHARES_OF_PAIRS = ("concordance", "auc", "C-index")
+_SHARES_OF_PAIRS = ("concordance", "auc", C_INDEX)
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,7 @@ def _of_times(metrics: Sequence[str] | None) -> dict[str, Any]:
         )
     harrell = get_scorer("concordance")
     return {
-        "C-index": harrell,
+        C_INDEX: harrell,
         **({} if metrics else {"Uno's C-index": harrell.with_options(weights="ipcw")}),
     }
 

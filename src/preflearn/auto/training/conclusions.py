@@ -27,6 +27,7 @@ from ...comparisons.grouping import positions_in_groups
 from ...metrics.by_query import predict_scores
 from ...metrics.single_columns import SingleColumn, leak_question, order_alone, suspicious
 from ...model_selection import learning_curve
+from ...model_selection._performance import C_INDEX
 from ...report.contents import (
     BEST_FEATURE,
     SHOWN_FEATURES,
@@ -87,7 +88,7 @@ def _how_good(estimate: Estimate, unit: str) -> str:
     share = f"{100 * estimate.value:.1f} % (95 % interval {low:.1f} to {high:.1f})"
     if unit == "preference":
         return f"Of preferences it has not seen, the model gets {share} right"
-    known = " of which it is known who lived longer" if estimate.measure == "C-index" else ""
+    known = " of which it is known who lived longer" if estimate.measure == C_INDEX else ""
     return f"Of the pairs of {new}{known}, the model puts {share} in the right order"
 
 

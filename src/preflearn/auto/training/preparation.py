@@ -130,8 +130,6 @@ def choose_learner(options: TrainingOptions, data: RankingData | None = None) ->
 
 def _reason_against_candidates(data: RankingData) -> str | None:
     n_rows, n_features = data.X.shape
-    if data.events is not None:
-        return "the candidates of auto do not take censored times"
     if data.weight is not None:
         return "the candidates of auto do not take row weights"
     if n_rows < _LEAST_ROWS:

@@ -31,6 +31,7 @@ from ...model_selection._intervals import (
     interval_over_queries,
     mean_interval,
 )
+from ...model_selection._performance import C_INDEX
 from ...model_selection.conformal import StoredSets
 from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes, Survival
 from ...report.displays import QueryRocDisplay, SurvivalDisplay
@@ -291,7 +292,7 @@ class RankingProblem:
     def measure(self) -> str:
         """What the share of pairs in the right order is called."""
         if self.data.events is not None:
-            return "C-index"
+            return C_INDEX
         return "AUC" if self.division.unit == "fold" and self.has_two_classes else "concordance"
 
     @property
@@ -325,8 +326,9 @@ class RankingProblem:
         if clusters is not None:
             independent = f"{clusters.n_groups} groups of queries"
         interval = interval_over_queries(
-            held_out.values, self.order, held_out.scores, fitted, queries, clusters=clusters
-        )[1]
+            held_out.values, self.order, held_out.scores, fitted, queries, clusters=clusters,
+            events=self.data.events,
+        )[1]  # fmt: skip
         return Estimate(
             self.measure,
             float(values.mean()),
@@ -535,9 +537,9 @@ class RankingProblem:
         units = "stratum" if self.division.unit == "query" else "held-out fold"
         text = (
             f"Each {units} is divided into thirds by predictions of models that were trained without it. Log-rank test "
-            f"of equally long lives: p = {found.pvalue:.2g}. It takes the predictions as given, and models that share "
-            "training rows make it somewhat too small where there is little to find: go by the interval of the C-index. "
-            "Calibration is left out: a ranking says who lives longer, and predicts no probabilities."
+            f"of equally long lives: p = {found.pvalue:.2g}; since the models share training rows it is rather too "
+            "small where there is little to find, and the interval of the C-index says more. Calibration is left out: "
+            "a ranking says who lives longer, and predicts no probabilities."
         )
         return Survival(
             found.names, found.counts, found.events, found.medians, found.times, found.survival, found.pvalue, text

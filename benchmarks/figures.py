@@ -1,0 +1,145 @@
+"""Figures of the pages, written from the files of results.
+
+    python benchmarks/figures.py            # rewrite them in README.md and docs/
+    python benchmarks/figures.py --check    # say which differ from the results, and change nothing
+
+A page says where a figure comes from in a comment that readers do not see. One figure, behind it:
+
+    0.711<!--= peers / rankers on mq2007 / preflearn AutoRanker / concordance:.3f -->
+
+that is the file of results, the question, the row (by one of its texts) where the result has rows, the field, and how
+to write it. A table, between two comments:
+
+    <!-- table: peers / rankers on mq2007 -->
+    <!-- /table -->
+
+The documentation is not built (``docs/conf.py``), and the tests fail, while a page says something else than its
+results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from audit import RESULTS, ROOT, pages
+
+ONE = re.compile(r"(?P<figure>[+−-]?[\d.,]*\d)(?P<comment><!--= *(?P<source>[^>]*?) *-->)")
+TABLE = re.compile(
+    r"(?P<start><!-- table: *(?P<source>[^>]*?) *-->\n)(?P<table>.*?)(?P<end><!-- /table -->)", re.DOTALL
+)
+
+
+@cache
+def _results(name: str) -> list[dict[str, Any]]:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["results"]
+
+
+def find(source: str) -> Any:
+    """What lies at the place that slashes separate: file, question, then rows by one of their texts, and fields."""
+    file, *steps = (step.strip() for step in source.split(" / "))
+    found: Any = _results(file)
+    for step in steps:
+        if isinstance(found, list):
+            found = next((row for row in found if step in row.values()), None)
+        else:
+            found = found.get(step)
+        if found is None:
+            raise LookupError(f"benchmarks/results/{file}.json has nothing at '{source}' ({step})")
+        if isinstance(found, dict) and "results" in found:
+            found = found["results"]
+    return found
+
+
+def _figure(match: re.Match[str]) -> str:
+    source, _, form = match["source"].rpartition(":")
+    return format(find(source), form).replace("-", "−") + match["comment"]
+
+
+def _table(match: re.Match[str]) -> str:
+    source = match["source"]
+    lines = TABLES[source.split(" / ")[0]](find(source))
+    return match["start"] + "\n" + "\n".join(lines) + "\n\n" + match["end"]
+
+
+def _with_error(row: dict[str, Any], field: str, form: str) -> str:
+    if field not in row:
+        return ""
+    error = row.get(f"{field}_error")
+    return f"{row[field]:{form}}".replace("-", "−") + (
+        "" if error is None else f" ± {error:{form.lstrip('+')}}"
+    )
+
+
+def peers_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Contestants, best first; or on how many sets each is first."""
+    if "sets" in rows[0]:
+        return _firsts_table(rows)
+    lines = [
+        "| | folds | concordance | NDCG@10 | `AutoRanker` ahead: concordance | NDCG@10 | CPU s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ahead = [_with_error(row, f"{name}_behind", "+.4f") for name in ("concordance", "ndcg_at_10")]
+        shown = [_with_error(row, name, ".4f") for name in ("concordance", "ndcg_at_10")]
+        name = row["contestant"].replace("preflearn ", "**preflearn** ")
+        cells = [name, str(row["folds"]), *shown, *ahead, f"{row['cpu_s']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _firsts_table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| | sets | concordance: first | first or as good | NDCG@10: first | first or as good |",
+        "|---|---|---|---|---|---|",
+    ]
+    fields = ("concordance_first", "concordance_near", "ndcg_at_10_first", "ndcg_at_10_near")
+    for row in rows:
+        counts = [str(int(row.get(field, 0))) for field in fields]
+        lines.append("| " + " | ".join([row["contestant"], str(row["sets"]), *counts]) + " |")
+    return lines
+
+
+TABLES: dict[str, Callable[[Any], list[str]]] = {"peers": peers_table}
+
+
+def written(text: str) -> str:
+    """A page with its figures as the results have them."""
+    return TABLE.sub(_table, ONE.sub(_figure, text))
+
+
+def differences() -> list[str]:
+    """Lines of pages that say something else than the results."""
+    found = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        old, new = text.splitlines(), written(text).splitlines()
+        if old != new:
+            lines = [
+                f"{a.strip()[:100]} -> {b.strip()[:100]}" for a, b in zip(old, new, strict=False) if a != b
+            ]
+            found.append(f"{page.relative_to(ROOT)}: {(lines or ['lines are missing'])[0]}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    if parser.parse_args().check:
+        print("\n".join(found := differences()) or "all figures are those of the results")
+        return int(bool(found))
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if written(text) != text:
+            page.write_text(written(text), encoding="utf-8")
+            print(f"written: {page.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
