@@ -220,8 +220,10 @@ def test_in_a_notebook():
     model = AutoRanker(preset="fast", random_state=0).fit(table, y[few], qid=qid[few])
     assert "<table" in model.leaderboard_._repr_html_() and model.leaderboard_.plot().has_data()
     assert model.explain(table, [0, 1], qid=qid[few]).shape == (2, 4 + len(names))
-    model.report("report.html")
+    report = model.report("report.html")
     assert "What was tried" in Path("report.html").read_text()
+    assert len(repr(report)) < 1500 and report.verdict in repr(report)
+    assert report._repr_html_().startswith("<iframe srcdoc=") and "What was tried" in report._repr_html_()
 
 
 def test_with_drugs_and_targets(ok, call):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,38 @@ def test_look_recommends_no_command_that_is_refused(call, tmp_path, grade, note)
     _, shown, _ = call("look", path, "--target", "grade")
     text = " ".join(shown.split())
     assert note in text and "To train on it" not in text and "`grade` has one value" not in text
+
+
+def test_look_proposes_what_train_takes(call, tmp_path, monkeypatch):
+    """Missing targets are left out, copies are named by both; labels as targets get words instead of a command."""
+    monkeypatch.chdir(tmp_path)
+    table = shop_table(leak=False)
+    rows = [list(row) for row in zip(*table.values())]
+    rows += [list(rows[k]) for k in range(30)]
+    rows[3][list(table).index("grade")] = ""
+    path = write_csv(tmp_path / "shop.csv", dict(zip(table, map(list, zip(*rows)))))
+    found = json.loads(call("look", path, "--json")[1])
+    notes = " ".join(found["notes"])
+    # The row without a target is no longer a copy.
+    assert "1 row has no target that can be read" in notes and "29 rows are copies of earlier ones" in notes
+    words = shlex.split(found["command"])
+    assert words[-1] == "--skip-bad"
+    status, out, err = call(*words[1:], "--kernel", "linear", "--json")
+    assert status == 0, err
+    assert "29 rows are copies of earlier ones" in " ".join(json.loads(out)["notes"])
+    table["grade"] = ["good" if grade > 1 else "bad" for grade in table["grade"]]
+    path = write_csv(tmp_path / "labels.csv", table)
+    found = json.loads(call("look", path, "--target", "grade", "--json")[1])
+    assert found["command"] == "" and "of two labels 1 for the positive one" in " ".join(found["notes"])
+    assert call("train", path, "--target", "grade")[0] == 2
+
+
+def test_look_asks_about_a_leak_before_there_is_a_model(call, tmp_path):
+    table = shop_table(leak=False)
+    rng = np.random.default_rng(0)
+    table["clicks_after"] = [10 * grade + float(rng.normal(0, 5)) for grade in table["grade"]]
+    found = json.loads(call("look", write_csv(tmp_path / "shop.csv", table), "--json")[1])
+    (column,) = [one for one in found["columns"] if one["name"] == "clicks_after"]
+    assert 0.9 < column["alone"] < 0.99
+    assert found["notes"][0].startswith("`clicks_after` alone orders") and "--drop" in found["notes"][0]
+    assert "--drop" not in found["command"]

@@ -203,11 +203,15 @@ class Weighting:
     spreads : ndarray of shape (k,)
     nested : ndarray of shape (m,)
         Held-out predictions in which all choices were made by the other folds.
+    ahead, ahead_error : float
+        How far the best member alone is ahead of all together, mean over folds, and its standard error.
     """
 
     weights: np.ndarray
     spreads: np.ndarray
     nested: np.ndarray
+    ahead: float
+    ahead_error: float
 
 
 def choose_combination(
@@ -242,7 +246,7 @@ def choose_combination(
         weights[folds.best(by_member)] = 1.0
     else:
         weights = combine(H, t, SHRINKAGES[folds.best(tables)])
-    return Weighting(weights, spreads, out)
+    return Weighting(weights, spreads, out, *mean_and_error(gain))
 
 
 def _scaled(predictions: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
@@ -269,9 +273,14 @@ def _nested_combination(H: np.ndarray, t: np.ndarray, folds: FoldScores) -> tupl
 
 def clearly_positive(differences: np.ndarray, without: int | None = None, *, errors: float = 1.0) -> bool:
     """Whether the mean over folds is above zero by more than this multiple of its standard error."""
-    d = np.delete(differences, without) if without is not None else differences
-    d = d[~np.isnan(d)]
-    return bool(d.size > 1 and d.mean() > errors * d.std(ddof=1) / np.sqrt(d.size))
+    mean, error = mean_and_error(np.delete(differences, without) if without is not None else differences)
+    return bool(mean > errors * error)
+
+
+def mean_and_error(differences: np.ndarray) -> tuple[float, float]:
+    """The mean of what is known and its standard error; NaN where fewer than two are known."""
+    d = differences[~np.isnan(differences)]
+    return (float(d.mean()), float(d.std(ddof=1) / np.sqrt(d.size))) if d.size > 1 else (np.nan, np.nan)
 
 
 def _has_pair(y: np.ndarray, groups: Groups) -> np.ndarray:

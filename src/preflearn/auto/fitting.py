@@ -27,7 +27,7 @@ from ..numerics.threads import threads_limited
 from ..progress import Stage, Stages
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
-from .candidates import Candidate, Pace, Preset, candidates, rivals
+from .candidates import Candidate, Pace, Preset, Work, candidates, rivals
 from .combination import FoldScores, nested
 from .extension import MoreRows, can_extend, extend
 from .features import Features, weighted_scores
@@ -235,12 +235,17 @@ def _learn_from_all(
     rows, y = rows[order], y[order]
     trial, features = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
-    is_small = rows.size <= settings.preset.refitted * _REFITTED_CELLS
-    if is_small and (1 + len(trial.folds.tests)) * spent <= settings.limit:
-        with settings.stages("the same without each fold") as stage:
+    n_folds = len(trial.folds.tests)
+    if _is_repeated(rows.size, settings) and (1 + n_folds) * spent <= settings.limit:
+        with settings.stages("the same without each fold", left=lambda: n_folds * spent) as stage:
             trial = _without_folds(rows, y, queries, units, _repeated(settings, trial), trial, stage)
         trial = _prefer_simple(trial, is_refitted=True)
     return Learned(trial, Combination.of(trial, features), order, queries, order.shape[0], units)
+
+
+def _is_repeated(n_cells: int, settings: Settings) -> bool:
+    """Whether there are so few cells that the whole procedure is repeated without each fold."""
+    return n_cells <= settings.preset.refitted * _REFITTED_CELLS
 
 
 def _learn_from_sample(
@@ -337,12 +342,17 @@ def hold_out(
     """Candidate after candidate, as long as time allows."""
     attempts: list[Attempt] = []
     pace = Pace(task, n_features)
-    for candidate in options:
+    repeats = 1 + len(task.folds.tests) if _is_repeated(task.n_rows * n_features, settings) else 1
+    for place, candidate in enumerate(options):
         work, begun = pace.work(candidate), time.perf_counter()
         if attempts and begun - start + pace.seconds(work) > settings.limit:
             attempts.append(Attempt(candidate))
             continue
-        with settings.stages(candidate.name), warnings.catch_warnings():
+
+        def left(ahead: Sequence[Candidate] = options[place:], first: Work = work) -> float:
+            return repeats * (pace.seconds(first) + sum(pace.seconds(pace.work(one)) for one in ahead[1:]))
+
+        with settings.stages(candidate.name, left=left), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
             member = candidate.train(task, candidate.view)
         seconds = time.perf_counter() - begun

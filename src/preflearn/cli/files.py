@@ -228,6 +228,7 @@ class Training:
 
 def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     """Read files as one, to learn from."""
+    from ..tables.encoding.frames import say_copies
     from ..tables.ranking import read_ranking
     from ..tables.table import read_table
 
@@ -235,7 +236,10 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
         return Training(data, {"kind": "letor", "features": data.feature_names}, [])
-    table, clusters = without_labels(read_table(names, **reading.of_table()), reading)
+    table = read_table(names, **reading.of_table())
+    others = (one for one in (table.y, table.weight, table.qid, table.item_names) if one is not None)
+    copies = say_copies([*table.columns.values(), *others], table.qid is not None)
+    table, clusters = without_labels(table, reading)
     data = replace(encoded(table, reading.kinds), clusters=clusters, cluster=reading.group)
     memory = table_memory(table, data.encoder, column_names(paths[0], reading))
     if reading.event is not None:
@@ -248,7 +252,7 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
 
         found = find_dependence(table.columns, table.y)
     notes = _query_note(table, reading) if found is None else []
-    return Training(data, memory, [*_event_note(table, reading), *notes], found)
+    return Training(data, memory, [*copies, *_event_note(table, reading), *notes], found)
 
 
 def _event_note(table: TableData, reading: Reading) -> list[str]:

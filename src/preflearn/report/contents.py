@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The baseline that every ranker is compared with.
 BEST_FEATURE = "best single feature"
 # Features that are shown, the most influential ones.
-SHOWN_FEATURES = 15
+SHOWN_FEATURES = 10
 
 
 @dataclass(frozen=True)
@@ -402,9 +402,9 @@ class Survival:
         ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainingReport:
-    """Everything that is said about one training.
+    """Everything that is said about one training: in a notebook the page, as text the verdict.
 
     Attributes
     ----------
@@ -506,6 +506,17 @@ class TrainingReport:
     command: str = ""
     seconds: float = 0.0
     model_file: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.summary}\n{self.verdict}\nAttributes hold the rest; write_report writes the page."
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from .html import render_report
+
+        page, title = escape(render_report(self)), escape(self.title)
+        return f'<iframe srcdoc="{page}" title="{title}" style="width:100%;height:45rem;border:0"></iframe>'
 
     @property
     def has_units(self) -> bool:

@@ -776,7 +776,7 @@ class CoefficientsDisplay(_Display):
         errors = None if self.errors is None else self.errors[:n_features]
         ax.barh(place, values, color=colors, xerr=errors, ecolor=MUTED, height=0.7)
         ax.axvline(0, color=MUTED, linewidth=0.9)
-        ax.set_yticks(place, [_short(name) for name in names])
+        ax.set_yticks(place, [short(name) for name in names])
         ax.set_xlabel(self.xlabel)
         return self
 
@@ -792,7 +792,7 @@ def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:
     """Beside the first point and under it, or above the last one: the others are on the other side."""
     shift = (4, -4) if side == "left" else (2, 5)
     ax.annotate(
-        _short(str(label)),
+        short(str(label)),
         (x, value),
         xytext=shift,
         textcoords="offset points",
@@ -802,8 +802,8 @@ def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:
     )
 
 
-def _short(name: str, most: int = 24) -> str:
-    # A dollar sign would start a formula.
+def short(name: str, most: int = 24) -> str:
+    """A name as Matplotlib can show it: clipped, and without a dollar sign that would start a formula."""
     return clipped(name, most).replace("$", r"\$")
 
 

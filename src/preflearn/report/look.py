@@ -20,7 +20,7 @@ from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, 
 from ..shown_tables import ShownTable, align_columns, clipped, shows_itself
 from ..tables.cells import truth_values
 from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
-from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
+from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns, say_copies
 from ..tables.encoding.kinds import decide, name_words, suggest
 from .contents import plain
 
@@ -249,6 +249,9 @@ def look(
         *leaks,
         *_notes_on_roles(table, roles),
         *query_notes,
+        *say_copies(
+            (one.array if one.texts is None else one.texts.values for one in table.columns), bool(queries)
+        ),
         *table.problems,
         *_notes_on_columns(columns, table.n_rows),
     ]
@@ -561,9 +564,14 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
         column = next(one for one in table.columns if one.name == roles["target"])
         if decide(column, _MAX_CATEGORIES).kind == "empty":
             return [f"The target {roles['target']!r} has no values: there is nothing to learn from."]
-        return [f"The target {roles['target']!r} is neither numbers nor yes/no."]
-    if np.isnan(y).any():
-        notes.append(f"{int(np.isnan(y).sum()):,} rows have no target: leave them out before training.")
+        return [
+            f"The target {roles['target']!r} is neither numbers nor yes/no: write numbers instead of its values, "
+            "higher for better (of two labels 1 for the positive one, 0 for the other), before training."
+        ]
+    n = int(np.isnan(y).sum())
+    if n:
+        have = "row has" if n == 1 else "rows have"
+        notes.append(f"{n:,} {have} no target that can be read: leave such rows out of the training.")
     if roles["event"] is not None:
         notes.append(
             f"`{roles['target']}` looks like times, and `{roles['event']}` says whether the event was seen then: rows "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from ...model_selection._intervals import (
     scarce_labels,
 )
 from ...model_selection._tally import tally_scores
+from ...progress import Stages
 from ...report.contents import (
     BEST_FEATURE,
     AlphaPath,
@@ -252,11 +254,13 @@ class Candidates:
     def fit(self, tell: Callable[[str], None]) -> AutoRanker | None:
         """The model; None where too few rows can be compared for an honest choice among candidates."""
         problem, options = self.problem, self.problem.options
-        tell("trying candidates of different kinds")
+        stage = "trying candidates of different kinds"
+        tell(stage)
         model: Any = AutoRanker(
             time_limit=options.time_limit, random_state=options.seed, verbose=int(options.verbose)
         )
-        with warnings.catch_warnings():
+        told = nullcontext() if options.verbose else Stages.told_to(lambda text: tell(f"{stage}: {text}"))
+        with warnings.catch_warnings(), told:
             warnings.filterwarnings("ignore", message="best_score_ is NaN")
             model.fit(problem.X, problem.y, qid=problem.data.qid, groups=problem.units)
         model.set_params(verbose=0)
@@ -322,10 +326,13 @@ class Candidates:
         return self.problem.sets_of(np.where(self.seen, self.held_out.scores, np.nan))
 
     def _about_leaderboard(self) -> str:
+        ahead = self.model.leaderboard_.ahead
+        here = f" (here by {ahead})" if ahead else ""
         text = (
             "Every candidate was scored on the same held-out folds, with settings chosen on the other folds. The model "
-            "is their combination, or the best or simplest of them where that orders held-out rows better; its own "
-            "figure is that of the whole procedure, choices included."
+            "is their combination, unless the best of them is ahead by more than one standard error over the folds"
+            f"{here}, or the linear one or a single feature is ahead at all. The figure of the model is that of this "
+            "whole procedure, choices included, so that a candidate may stand above it."
         )
         if self.is_extended:
             text = (
