@@ -45,7 +45,8 @@ GroupOption = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together.",
+        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together, and "
+        "intervals count them.",
     ),
 ]
 EventOption = Annotated[
@@ -172,6 +173,13 @@ class Reading:
             **read_settings("--read", read, READING, names),
         )
 
+    def refuse_labels(self, instead: str) -> None:
+        """Groups and events are of rows; preferences have judges."""
+        if self.event is not None:
+            raise ValueError("--event is for rows with times, and preferences have none: leave it out.")
+        if self.group is not None:
+            raise ValueError(f"--group is for rows, and {instead}.")
+
     def is_table(self, path: Path) -> bool:
         """Whether a file has named columns; options that it would ignore are refused."""
         from ..tables.options import ReadOptions
@@ -206,10 +214,11 @@ class Reading:
         """Arguments of `preflearn.io.read_table`."""
         names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
-        found = {**{name: getattr(self, name) for name in names}, "texts": texts, **more}
+        found = {name: getattr(self, name) for name in names} | {"texts": texts, **more}
         labels = [name for name in (self.group, self.event) if name is not None]
         found["texts"] = [*found["texts"], *labels]
         if found["features"] is not None:
+            labels = [name for name in labels if name != found["item"]]
             found["features"] = tuple(dict.fromkeys([*found["features"], *labels]))
         if self.skip_bad:
             found["on_bad"] = "skip"

@@ -22,6 +22,7 @@ from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import (
     encode_groups,
+    few_folds,
     order_by_content,
     read_folds,
     read_preference_folds,
@@ -499,7 +500,7 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         n_rows = n_items(X)
         queries = encode_queries(codes, n_rows)
         scoring = read_scoring(self.scoring)
-        cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
+        cv = few_folds(n_rows, queries, groups) if self.cv is None else self.cv
         on_device = is_device_array(X)
         split_by = np.empty((n_rows, 0)) if on_device else X
         folds = read_folds(cv, split_by, scores, n_rows, qid=codes if has_queries else None, groups=groups)
@@ -681,15 +682,6 @@ def _without(
     """The training set that remains when rows, and basis vectors among them, leave."""
     rest = rows_outside(n_rows, left)
     return kind(rest, basis[~np.isin(basis, left)], task.take(rest))
-
-
-def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
-    """Five folds, of whole queries or groups; fewer where there are fewer."""
-    if queries.n_groups > 1:  # the groups of their rows leave with them
-        return min(_N_FOLDS, queries.n_groups)
-    if groups is not None:
-        return min(_N_FOLDS, encode_queries(groups, n_rows).n_groups)
-    return shuffled_folds(n_rows, _N_FOLDS)
 
 
 def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndarray:

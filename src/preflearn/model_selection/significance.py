@@ -455,7 +455,7 @@ def compare_rankers(
         raise ValueError(f"names must hold one name for each of the two rankers: found {names!r}.")
     values_a = _per_query(y, scores_a, qid, metric)
     values_b = _per_query(y, scores_b, qid, metric)
-    units = _units_of_queries(values_a.labels, qid, groups)
+    units = units_of_queries(values_a.labels, qid, groups)
     named = (str(names[0]), str(names[1]))
     return _compare(values_a, values_b, named, _metric_name(metric), alternative, units, n_folds)
 
@@ -512,7 +512,7 @@ def compare_several_rankers(
         else [(name, str(baseline)) for name in best_first if name != str(baseline)]
     )
     name_of_metric = _metric_name(metric)
-    units = _units_of_queries(values[best_first[0]].labels, qid, groups)
+    units = units_of_queries(values[best_first[0]].labels, qid, groups)
     comparisons = tuple(
         _compare(values[a], values[b], (a, b), name_of_metric, "two-sided", units) for a, b in pairs
     )
@@ -565,11 +565,11 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
     return found
 
 
-def _units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
+def units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
     """The number of the unit of each query, in the order of the labels; None without groups."""
     if groups is None:
         return None
-    queries = encode_queries(qid, len(qid))
+    queries = encode_queries(qid, np.shape(qid)[0])
     units = units_of(queries, groups, queries.n_rows).codes[queries.order[queries.starts[:-1]]]
     assert queries.labels is not None
     of_label = dict(zip(queries.labels.tolist(), units.tolist(), strict=True))
