@@ -205,3 +205,34 @@ def test_look_asks_about_a_leak_before_there_is_a_model(call, tmp_path):
     assert 0.9 < column["alone"] < 0.99
     assert found["notes"][0].startswith("`clicks_after` alone orders") and "--drop" in found["notes"][0]
     assert "--drop" not in found["command"]
+
+
+def test_long_texts_are_texts_and_shown_in_short(call, tmp_path):
+    """Prompts of a benchmark repeat: they are no categories, and none fills a verdict with its 200 characters."""
+    rng = np.random.default_rng(0)
+    words = "lamp chair wood good light room house city lake quick brown every".split()
+    prompts = [" ".join(rng.choice(words, 35)) for _ in range(12)]
+    quality = rng.normal(size=12)
+    k = np.arange(240) // 20
+    table = {"prompt": [prompts[one] for one in k], "length": rng.normal(size=240).round(3).tolist(),
+             "target": (quality[k] + 0.3 * rng.normal(size=240)).round(3).tolist()}  # fmt: skip
+    path = write_csv(tmp_path / "prompts.csv", table)
+    found = json.loads(call("look", path, "--json")[1])
+    assert next(one["kind"] for one in found["columns"] if one["name"] == "prompt") == "text"
+    command = (
+        "train",
+        path,
+        "--learner",
+        "rankrls",
+        "--kernel",
+        "linear",
+        "--report",
+        tmp_path / "r.html",
+        "-o",
+    )
+    for option in (("--no-query",), ("--query", "prompt")):
+        status, out, err = call(*command, tmp_path / "m.preflearn", *option, "--force")
+        assert status == 0, err
+        page = (tmp_path / "r.html").read_text(encoding="utf-8")
+        for one in prompts:
+            assert one[:100] not in out and one[:100] not in page
