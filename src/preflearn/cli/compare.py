@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..model_selection import RankerTable
 
 
+# Long: most of it declares the options of the command.
 def compare(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with known targets, in queries.")],
     rankers: Annotated[
@@ -33,6 +34,7 @@ def compare(
     ] = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,
+    group: files.GroupOption = None,
     drop: files.DropOption = None,
     read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
@@ -57,8 +59,9 @@ def compare(
         raise ValueError(
             f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
         )
+    unused = ["item", "weight", "prompt", "skip_bad"]
     reading = files.Reading.from_options(
-        read, target=target, query=query, drop=drop, unused=["item", "weight", "prompt", "skip_bad"]
+        read, target=target, query=query, drop=drop, group=group, unused=unused
     )
     from ..model_selection import compare_several_rankers
 
@@ -67,10 +70,11 @@ def compare(
     with progress(1 + len(rankers)) as tell, collected_warnings() as warned:
         tell(f"reading {data.name}")
         score = _scores_of_pairs if source else _scores_of_rows
-        y, qid, scores, notes = score(paths, names, reading, source, tell)
+        found = score(paths, names, reading, source, tell)
         against = None if baseline is None else names[baseline]
-        table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
-    notes += warned
+        options = {"metric": metric, "groups": found.groups, "baseline": against}
+        table = compare_several_rankers(found.y, found.scores, found.qid, **options)
+    notes = [*found.notes, *warned]
     if output is not None:
         _write(output, table)
     if as_json:
@@ -116,10 +120,19 @@ def _has_scores_alone(path: Path) -> bool:
     return {*names} <= {"score", "rank", "qid", "query", "item"} or {"score", "rank"} <= {*names}
 
 
+class _Scored(NamedTuple):
+    """Targets, queries, the scores of each ranker, notes, and groups of dependent rows."""
+
+    y: Any
+    qid: Any
+    scores: dict[str, Any]
+    notes: list[str]
+    groups: Any = None
+
+
 def _scores_of_rows(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
-) -> tuple[Any, Any, dict[str, Any], list[str]]:
-    """Targets, queries, the scores of each ranker, and notes."""
+) -> _Scored:
     models = [path for path in names if model_files.is_model(path)]
     rows = model_files.read_known((models or list(names))[0], paths, reading)
     if rows.qid is None:
@@ -133,13 +146,14 @@ def _scores_of_rows(
         scores[name], note = model_files.scores_of_ranker(path, paths, reading, len(rows))
         if note:
             notes.append(f"{name}: {note}")
-    return rows.y, rows.qid, scores, notes
+    return _Scored(rows.y, rows.qid, scores, notes, rows.clusters)
 
 
 def _scores_of_pairs(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
-) -> tuple[Any, Any, dict[str, Any], list[str]]:
+) -> _Scored:
     """The same for preferences, each of which is a query of two rows."""
+    reading.refuse_group("every preference counts as a query here: leave it out")
     notes, scores = ["Every preference counts as a query: concordance is the share in the right order."], {}
     for path, name in names.items():
         tell(f"scoring with {path.name}")
@@ -148,7 +162,7 @@ def _scores_of_pairs(
         note = model_files.same_as_training(metadata, source.all_files(paths))
         if note is not None:
             notes.append(f"{name}: {note}")
-    return y, qid, scores, notes
+    return _Scored(y, qid, scores, notes)
 
 
 def _names(paths: list[Path]) -> dict[Path, str]:
@@ -162,12 +176,12 @@ def _names(paths: list[Path]) -> dict[Path, str]:
 
 def _show(table: RankerTable, notes: list[Any]) -> None:
     console = new_console()
-    n_queries = table.comparisons[0].n_queries
+    first = table.comparisons[0]
     print_table(
         console,
         ("ranker", table.metric),
         [(name, f"{mean:.4f}") for name, mean in table.means.items()],
-        title=f"{table.metric}, mean over {n_queries} queries",
+        title=f"{table.metric}, mean over {first.n_queries} {first.counted}",
     )
     print_table(
         console,
@@ -177,10 +191,10 @@ def _show(table: RankerTable, notes: list[Any]) -> None:
              str(one.n_ties), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}")
             for one, p in zip(table.comparisons, table.corrected)
         ],
-        title="Queries where the first wins, loses, ties",
+        title=f"{first.counted.capitalize()} where the first wins, loses, ties",
     )  # fmt: skip
     console.print(
-        "Wilcoxon signed ranks over queries, two-sided; effect: rank-biserial correlation, -1 to 1.",
+        f"Wilcoxon signed ranks over {first.counted}, two-sided; effect: rank-biserial correlation, -1 to 1.",
         markup=False,
     )
     print_notes(console, notes)

@@ -45,7 +45,8 @@ GroupOption = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together.",
+        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together, and "
+        "intervals count them.",
     ),
 ]
 NoQueryOption = Annotated[
@@ -152,6 +153,11 @@ class Reading:
             **read_settings("--read", read, READING, names),
         )
 
+    def refuse_group(self, instead: str) -> None:
+        """Groups are of rows; preferences have judges."""
+        if self.group is not None:
+            raise ValueError(f"--group is for rows, and {instead}.")
+
     def is_table(self, path: Path) -> bool:
         """Whether a file has named columns; options that it would ignore are refused."""
         from ..tables.options import ReadOptions
@@ -182,14 +188,14 @@ class Reading:
         """Arguments of `preflearn.io.read_table`."""
         names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
-        found = {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in names} | {"texts": texts, **more}
         if self.group is not None:
-            texts.append(self.group)
-            if self.features is not None:
-                found["features"] = tuple(dict.fromkeys([*self.features, self.group]))
+            found["texts"] = [*found["texts"], self.group]
+            if found["features"] is not None and self.group != found["item"]:
+                found["features"] = tuple(dict.fromkeys([*found["features"], self.group]))
         if self.skip_bad:
             found["on_bad"] = "skip"
-        return {**found, "texts": texts, **more}
+        return found
 
 
 @dataclass(frozen=True, eq=False)

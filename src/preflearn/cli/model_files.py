@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import Reading, column_names, describe_files, listed
+from .files import Reading, column_names, describe_files, listed, without_clusters
 from .output import collected_warnings
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Rows:
         The rows in one line.
     kept, left_out
         As in `preflearn.tables.data.TableData`.
+    clusters : ndarray of shape (m,) or None
+        The column of --group.
     """
 
     X: Any
@@ -47,6 +49,7 @@ class Rows:
     text: str | None = None
     kept: np.ndarray | None = None
     left_out: str = ""
+    clusters: np.ndarray | None = None
 
     @property
     def n_read(self) -> int:
@@ -73,13 +76,19 @@ def read_known(ranker: Path, paths: Sequence[Path], reading: Reading) -> Rows:
     if not reading.is_table(paths[0]):
         found = read_ranking(names, **reading.of_letor())
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
-    return _rows_of(read_table(names, **reading.of_table()))
+    return _rows_of(read_table(names, **reading.of_table()), reading)
 
 
-def _rows_of(table: TableData) -> Rows:
+def _rows_of(table: TableData, reading: Reading) -> Rows:
+    from ..comparisons import encode_queries
+
+    table, clusters = without_clusters(table, reading)
+    brief = table.in_brief()
+    if clusters is not None:
+        brief += f", {encode_queries(clusters, len(clusters)).n_groups:,} groups (`{reading.group}`)"
     return Rows(
-        table.columns, table.y, table.qid, table.item_names, table.query, table.item, table.in_brief(),
-        kept=table.kept, left_out=table.left_out,
+        table.columns, table.y, table.qid, table.item_names, table.query, table.item, brief,
+        kept=table.kept, left_out=table.left_out, clusters=clusters,
     )  # fmt: skip
 
 
@@ -125,7 +134,7 @@ def read_for(
         )
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
-    return _rows_of(read_table(names, **{**arguments, **unknown}))
+    return _rows_of(read_table(names, **{**arguments, **unknown}), reading)
 
 
 def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:
@@ -151,7 +160,7 @@ def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Ro
     table = read_table(
         names, **reading.of_table(**roles, item=item if reading.item == "auto" else reading.item)
     )
-    found = _rows_of(table)
+    found = _rows_of(table, reading)
     return replace(found, X=table.columns[text], text=text)
 
 
@@ -312,7 +321,7 @@ def scores_of_ranker(
     from ..tables.writing import read_scores
 
     if is_model(path):
-        saved = load(path)
+        saved, reading = load(path), replace(reading, group=None)
         rows = read_for(path, saved, data_paths, reading, with_target=False)
         return saved.predict(rows), same_as_training(saved.metadata, data_paths)
     scores = read_scores(path)

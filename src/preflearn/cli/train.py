@@ -212,10 +212,7 @@ def _refuse_unused(
             "--read weight is for rows, and preferences have weights of their own, a column of their file: leave it "
             "out."
         )
-    if reading.group is not None:
-        raise ValueError(
-            "--group is for rows, and preferences of one judge are held out together by --judge: leave it out."
-        )
+    reading.refuse_group("preferences of one judge are held out together by --judge: leave it out")
     if options.within_queries:
         raise ValueError(
             "--set within_queries would be ignored with preferences, which compare directly: leave it out."

@@ -493,7 +493,8 @@ class RankingProblem:
         return (float(values.mean()), *mean_interval(values)[1])
 
     def comparisons(self) -> dict[str, Any]:
-        return {"y": self.y, "qid": self.data.qid, "max_rows": SHUFFLED_ROWS}
+        labels = {"qid": self.data.qid, "groups": self.data.clusters}
+        return {"y": self.y, "max_rows": SHUFFLED_ROWS, **labels}
 
     def describe(self, chosen: Chosen) -> dict[str, Any]:
         counts = {"rows": len(self.data)}
