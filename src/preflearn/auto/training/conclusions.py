@@ -29,6 +29,7 @@ from ...metrics.single_columns import SingleColumn, leak_question, order_alone, 
 from ...model_selection import learning_curve
 from ...report.contents import (
     BEST_FEATURE,
+    LONGEST_NAME,
     SHOWN_FEATURES,
     Baseline,
     Curve,
@@ -399,7 +400,8 @@ def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> t
     for which, unit in chosen.items():
         rows = units.rows(unit)
         if rows.size <= _EXPLAINED_ROWS:
-            found.append(_shown(problem, learned, rows, str(report.labels[unit]), which, report.values[unit]))
+            label = clipped(str(report.labels[unit]), LONGEST_NAME)
+            found.append(_shown(problem, learned, rows, label, which, report.values[unit]))
     return tuple(found)
 
 
