@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..shown_tables import clipped
+
 if TYPE_CHECKING:
     from ..tables.encoding.kinds import TableSummary
 
 # The baseline that every ranker is compared with.
 BEST_FEATURE = "best single feature"
+# Characters of a label or a name that stands in a sentence or a table: texts can be both.
+LONGEST_NAME = 60
 # Features that are shown, the most influential ones.
 SHOWN_FEATURES = 10
 
@@ -60,7 +64,8 @@ class LeaderboardRow:
     @property
     def label(self) -> str:
         """The name as it is shown; a single feature is named."""
-        return f"{self.name} ({self.detail})" if self.name == BEST_FEATURE and self.detail else self.name
+        has_detail = self.name == BEST_FEATURE and self.detail
+        return f"{self.name} ({clipped(self.detail, LONGEST_NAME)})" if has_detail else self.name
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ class Baseline:
     @property
     def label(self) -> str:
         """The name as it is shown."""
-        return f"{self.name} ({self.detail})" if self.detail else self.name
+        return f"{self.name} ({clipped(self.detail, LONGEST_NAME)})" if self.detail else self.name
 
 
 @dataclass(frozen=True)
@@ -530,7 +535,10 @@ class TrainingReport:
         n = min(n, order.size // 2)
 
         def rows(places: Sequence[int]) -> list[tuple[str, float, int]]:
-            return [(str(self.labels[k]), float(self.values[k]), int(self.sizes[k])) for k in places]
+            return [
+                (clipped(str(self.labels[k]), LONGEST_NAME), float(self.values[k]), int(self.sizes[k]))
+                for k in places
+            ]
 
         return rows(order[::-1][:n].tolist()), rows(order[:n].tolist())
 

@@ -30,6 +30,7 @@ from ...model_selection import learning_curve
 from ...model_selection._performance import C_INDEX
 from ...report.contents import (
     BEST_FEATURE,
+    LONGEST_NAME,
     SHOWN_FEATURES,
     Baseline,
     Curve,
@@ -401,7 +402,8 @@ def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> t
     for which, unit in chosen.items():
         rows = units.rows(unit)
         if rows.size <= _EXPLAINED_ROWS:
-            found.append(_shown(problem, learned, rows, str(report.labels[unit]), which, report.values[unit]))
+            label = clipped(str(report.labels[unit]), LONGEST_NAME)
+            found.append(_shown(problem, learned, rows, label, which, report.values[unit]))
     return tuple(found)
 
 

@@ -33,8 +33,19 @@ from ...model_selection._intervals import (
 )
 from ...model_selection._performance import C_INDEX
 from ...model_selection.conformal import StoredSets
-from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes, Survival
+from ...report.contents import (
+    BEST_FEATURE,
+    LONGEST_NAME,
+    AlphaPath,
+    Baseline,
+    Choice,
+    Estimate,
+    Roc,
+    SetSizes,
+    Survival,
+)
 from ...report.displays import QueryRocDisplay, SurvivalDisplay
+from ...shown_tables import clipped
 from ...squared.routes import Workload, choose_route
 from ...tables.data import RankingData
 from .options import Learner, TrainingOptions
@@ -548,7 +559,9 @@ class RankingProblem:
 
 
 def _listed(names: list[str]) -> str:
-    return f"numbered 1 to {len(names):,}" if names[0].isdigit() else shortened(names)
+    if names[0].isdigit():
+        return f"numbered 1 to {len(names):,}"
+    return shortened([clipped(one, LONGEST_NAME) for one in names])
 
 
 def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:

@@ -36,9 +36,11 @@ from ...report.contents import (
     TrainingReport,
 )
 from ...report.inspection.explanation import model_rows
+from ...shown_tables import clipped
 from ...tables.data import RankingData
 from .conclusions import (
     LEVEL,
+    LONGEST_NAME,
     SHOWN_FEATURES,
     InputColumns,
     Problem,
@@ -465,7 +467,7 @@ class Candidates:
                 f"The interval is {high - low:.2f} wide. Four times as many {unit} with known targets would halve it."
             )
         if division.unit == "query" and self.held_out.defined.size > 1:
-            worst = division.labels[int(np.nanargmin(self.held_out.values))]
+            worst = clipped(str(division.labels[int(np.nanargmin(self.held_out.values))]), LONGEST_NAME)
             steps.append(
                 f"Look at the queries that come out worst, {worst} first: preflearn.inspection.explain shows which "
                 "features put an item where it is."
