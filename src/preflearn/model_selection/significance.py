@@ -26,6 +26,7 @@ from scipy.stats import rankdata, t, wilcoxon
 
 from ..comparisons import encode_queries
 from ..metrics import PerQuery, get_scorer
+from ..metrics.registry import full_name
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import units_of
@@ -629,7 +630,8 @@ def _compare(
 
 
 def _metric_name(metric: str | Callable[..., Any]) -> str:
-    return getattr(metric, "__name__", repr(metric)) if callable(metric) else str(metric)
+    """The name as values are shown: that of an error says that it is negated."""
+    return getattr(metric, "__name__", repr(metric)) if callable(metric) else full_name(metric)
 
 
 def _p_text(p: float) -> str:
