@@ -370,6 +370,43 @@ class SetSizes:
     stored: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Survival:
+    """How long rows with low, middle and high held-out scores lived.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the groups, those of the lowest scores first.
+    counts, events : list of int
+        Rows of each group, and those whose event was seen.
+    medians : list of float
+        The time by which half of a group had the event; infinite where less than half had it.
+    times, survival : list of ndarray
+        Kaplan-Meier curves.
+    pvalue : float
+        Of the log-rank test.
+    explanation : str
+    """
+
+    names: list[str]
+    counts: list[int]
+    events: list[int]
+    medians: list[float]
+    times: list[np.ndarray]
+    survival: list[np.ndarray]
+    pvalue: float
+    explanation: str
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Group, rows, events and median time, as texts for a table."""
+        medians = ["not reached" if one == float("inf") else f"{one:g}" for one in self.medians]
+        return [
+            (name, f"{n:,}", f"{seen:,}", median)
+            for name, n, seen, median in zip(self.names, self.counts, self.events, medians, strict=True)
+        ]
+
+
 @dataclass(frozen=True, repr=False)
 class TrainingReport:
     """Everything that is said about one training: in a notebook the page, as text the verdict.
@@ -404,6 +441,8 @@ class TrainingReport:
     roc : Roc or None
     calibration : Calibration or None
         Of preferences.
+    survival : Survival or None
+        Of censored times.
     sets : SetSizes or None
         How many items to show so that the best one is among them, by held-out queries.
     dependence : str
@@ -456,6 +495,7 @@ class TrainingReport:
     influence_note: str = ""
     roc: Roc | None = None
     calibration: Calibration | None = None
+    survival: Survival | None = None
     sets: SetSizes | None = None
     dependence: str = ""
     verdict: str = ""
