@@ -445,6 +445,8 @@ def main() -> None:
             continue
         found = covered(cell, 3 if options.quick else options.repeats, seed=number)
         results.append(found)
+        if options.to and not options.quick:  # a long run may be cut off
+            write_results(options.to, *results)
         other = f"   Student's alone {found['coverage_student']:.3f}" if "coverage_student" in found else ""
         mark = "" if ALLOWED[0] <= found["coverage"] <= ALLOWED[1] else "  <"
         print(
@@ -459,8 +461,8 @@ def main() -> None:
             f"{name}: {shares.mean():.3f} on average, {shares.min():.3f} to {shares.max():.3f}; "
             f"{inside:.0%} in 0.92..0.99"
         )
-    if not options.quick and (options.to or not options.only):
-        write_results(options.to or "coverage", *results)
+    if not options.quick and not options.to and not options.only:
+        write_results("coverage", *results)
 
 
 if __name__ == "__main__":

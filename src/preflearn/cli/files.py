@@ -158,6 +158,16 @@ class Reading:
         if self.group is not None:
             raise ValueError(f"--group is for rows, and {instead}.")
 
+    def check_group(self, source: Path | str, names: Sequence[str]) -> None:
+        """Refuse a --group that is not among the columns."""
+        from ..errors import InputError
+
+        if self.group is not None and self.group not in names:
+            raise InputError(
+                f"{source}: {{argument}} asks for column {self.group!r}, found {listed(list(names))}",
+                argument="group",
+            )
+
     def is_table(self, path: Path) -> bool:
         """Whether a file has named columns; options that it would ignore are refused."""
         from ..tables.options import ReadOptions
@@ -218,6 +228,8 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
         return Training(data, {"kind": "letor", "features": data.feature_names}, [])
+    if reading.group is not None:
+        reading.check_group(paths[0], column_names(paths[0], reading))
     table = read_table(names, **reading.of_table())
     others = (one for one in (table.y, table.weight, table.qid, table.item_names) if one is not None)
     copies = say_copies([*table.columns.values(), *others], table.qid is not None)
@@ -259,11 +271,7 @@ def without_clusters(table: TableData, reading: Reading) -> tuple[TableData, np.
             f"{table.source}: --group names {name!r}, the column of the targets or of the queries, whose rows are held "
             "out together already: leave it out."
         )
-    if name not in table.columns:
-        raise InputError(
-            f"{table.source}: {{argument}} asks for column {name!r}, found {listed(list(table.columns))}",
-            argument="group",
-        )
+    reading.check_group(table.source, [*table.columns])
     missing = np.flatnonzero(table.columns[name] == "")
     if missing.size:
         raise InputError(

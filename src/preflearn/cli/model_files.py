@@ -121,6 +121,7 @@ def read_for(
         found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
+    reading.check_group(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (
         with_target
