@@ -1628,3 +1628,22 @@ def co_regularised(features, y, qid, alpha, agreement, **options):
     targets.extend([0.0] * int(ends[-1]))
     w = np.linalg.lstsq(np.array(rows), np.array(targets), rcond=None)[0]
     return np.array([F @ w for F in wide])
+
+
+def logrank(times, events, groups):
+    """Statistic, observed and expected events of the log-rank test, a sum over the times of events."""
+    labels = np.unique(groups)
+    k = labels.size
+    observed, expected, V = np.zeros(k), np.zeros(k), np.zeros((k, k))
+    for t in np.unique(times[events]):
+        n = np.array([np.sum((times >= t) & (groups == g)) for g in labels], dtype=float)
+        d = np.array([np.sum((times == t) & events & (groups == g)) for g in labels], dtype=float)
+        N, D = n.sum(), d.sum()
+        observed += d
+        expected += D * n / N
+        if N > 1:
+            for g in range(k):
+                for h in range(k):
+                    V[g, h] += D * (N - D) / (N - 1) * ((g == h) * n[g] / N - n[g] * n[h] / N**2)
+    u = (observed - expected)[1:]
+    return u @ np.linalg.solve(V[1:, 1:], u), observed, expected

@@ -325,3 +325,12 @@ def test_in_the_docs():
                 assert (page.parent / target).is_file(), f"{page.name}: {target}"
         for command in re.findall(r"^\$ preflearn ([a-z]+)", text, re.MULTILINE):
             assert command in (*COMMANDS, *MOVED_COMMANDS), f"{page.name}: preflearn {command}"
+    for name in (
+        "automatic",
+        "performance_estimation",
+    ):  # a page that answers; what is measured stands on another one
+        text = (ROOT / f"docs/user_guide/{name}.md").read_text(encoding="utf-8")
+        assert len(text.split()) < 800 and "](../_static/" in text
+        assert (
+            ROOT / f"docs/user_guide/{name}_in_detail.md"
+        ).is_file() and f"{{doc}}`{name}_in_detail`" in text

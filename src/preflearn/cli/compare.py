@@ -153,7 +153,7 @@ def _scores_of_pairs(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
 ) -> _Scored:
     """The same for preferences, each of which is a query of two rows."""
-    reading.refuse_group("every preference counts as a query here: leave it out")
+    reading.refuse_labels("every preference counts as a query here: leave it out")
     notes, scores = ["Every preference counts as a query: concordance is the share in the right order."], {}
     for path, name in names.items():
         tell(f"scoring with {path.name}")

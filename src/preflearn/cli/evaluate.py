@@ -52,6 +52,7 @@ def evaluate(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
+    event: files.EventOption = None,
     group: files.GroupOption = None,
     drop: files.DropOption = None,
     read: EvaluateReadOption = None,
@@ -75,13 +76,20 @@ def evaluate(
         return
     unused = ["item", "weight", "prompt"]
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, group=group, unused=unused
+        read,
+        target=target,
+        query=query,
+        no_query=no_query,
+        drop=drop,
+        group=group,
+        event=event,
+        unused=unused,
     )
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
     if source:
-        reading.refuse_group("what one judge says depends on each other: pass --judge")
+        reading.refuse_labels("what one judge says depends on each other: pass --judge")
         if metrics is not None:
             raise ValueError(
                 "--metric would be ignored with preferences, where the share in the right order is reported: leave it "

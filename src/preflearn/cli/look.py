@@ -24,6 +24,7 @@ def look(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
+    event: files.EventOption = None,
     drop: files.DropOption = None,
     read: ReadOption = None,
     force: files.ForceOption = False,
@@ -36,6 +37,7 @@ def look(
         query=query,
         no_query=no_query,
         drop=drop,
+        event=event,
         unused=["weight", "prompt", "skip_bad"],
     )
     files.check_outputs([report], data, force)
@@ -78,7 +80,8 @@ def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Depe
         columns |= {f"feature {name}": X[:, k] for k, name in enumerate(found.feature_names)}
         return look_at({**columns, "target": found.y}, target="target", title=title), None, True
     table = read_table(names, **reading.of_table(target=None, query=None, item=None))
-    asked = {"target": reading.target, "query": reading.query, "item": reading.item}
+    event = "=".join(filter(None, (reading.event, reading.seen))) or "auto"
+    asked = {"target": reading.target, "query": reading.query, "item": reading.item, "event": event}
     try:
         seen = look_at(table.columns, title=title, **asked)
         y = None if seen.target is None else target_of(table.columns, seen.target)
@@ -111,6 +114,7 @@ def _command(paths: list[Path], found: TableLook, dependence: Dependence | None)
         return ""
     words = ["preflearn", "train", *map(str, paths)]
     words += [] if found.target == "target" else ["--target", found.target]
+    words += [] if found.event is None else ["--event", found.event]
     words += [] if found.query in (None, "qid", "query") else ["--query", str(found.query)]
     words += [] if dependence is None or found.query is not None else ["--group", dependence.column]
     from ..metrics.single_columns import LEAK_SHARE
@@ -140,7 +144,7 @@ def _show(found: TableLook, report: Path | None, *first: str) -> None:
             no_wrap=heading != "found" and side == "r",
         )
     for row in found.rows():
-        style = {"target": "green", "query": "cyan", "item": "cyan", "set aside": "dim"}.get(row[2], "")
+        style = {"target": "green", "feature": "", "set aside": "dim"}.get(row[2], "cyan")
         table.add_row(*map(Text, row), style=style)
     console.print(table)
     if found.target is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import Reading, column_names, describe_files, listed, without_clusters
+from .files import Reading, column_names, describe_files, listed, without_labels
 from .output import collected_warnings
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Rows:
     ----------
     X : matrix, or mapping from names to columns
     y, qid, item_names : ndarrays of shape (m,) or None
+        With --event y is a structured array of events and times.
     query, item, text : str or None
         The names of these columns; of texts where X is one column of them.
     brief : str
@@ -81,13 +82,15 @@ def read_known(ranker: Path, paths: Sequence[Path], reading: Reading) -> Rows:
 
 def _rows_of(table: TableData, reading: Reading) -> Rows:
     from ..comparisons import encode_queries
+    from ..comparisons.inputs import surv
 
-    table, clusters = without_clusters(table, reading)
+    table, clusters = without_labels(table, reading)
     brief = table.in_brief()
     if clusters is not None:
         brief += f", {encode_queries(clusters, len(clusters)).n_groups:,} groups (`{reading.group}`)"
+    y = table.y if table.y is None or table.events is None else surv(table.y, table.events)
     return Rows(
-        table.columns, table.y, table.qid, table.item_names, table.query, table.item, brief,
+        table.columns, y, table.qid, table.item_names, table.query, table.item, brief,
         kept=table.kept, left_out=table.left_out, clusters=clusters,
     )  # fmt: skip
 
@@ -121,7 +124,8 @@ def read_for(
         found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
-    reading.check_group(paths[0], known)
+    reading = _with_event(reading, memory.get("event"), known) if with_target else reading
+    reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (
         with_target
@@ -136,6 +140,19 @@ def read_for(
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
     return _rows_of(read_table(names, **{**arguments, **unknown}), reading)
+
+
+def _with_event(reading: Reading, trained: str | None, known: list[str]) -> Reading:
+    """The event column of the training, where none is named."""
+    if reading.event is not None or trained is None:
+        return reading
+    event, _, seen = trained.partition("=")
+    if event not in known:
+        raise ValueError(
+            f"The model was trained with --event {trained}, a column that is not there; found {listed(known)}. Pass "
+            "--event COLUMN."
+        )
+    return replace(reading, event=event, seen=seen or None)
 
 
 def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from ..numerics.namespace import as_host, is_device_array
 from .base import Comparisons
-from .censored import CensoredComparisons
+from .censored import CensoredComparisons, lived_longer
 from .grouping import WEIGHTINGS, Groups
 from .queries import QueryComparisons
 from .relative import RelativeComparisons
@@ -207,6 +207,12 @@ def read_times(y: Any, event: Any) -> tuple[Any, np.ndarray | None]:
         row = int(np.argmin(found))
         raise ValueError(f"With event, y holds times, which are not negative: row {row} has {found[row]:g}.")
     return found, _as_events(event, found.shape[0])
+
+
+def order_of(y: Any) -> np.ndarray:
+    """Numbers in the order of y, the higher the better: y, or how long the rows of a structured y are known to live."""
+    times, events = read_times(y, None)
+    return np.asarray(times) if events is None else 1.0 * lived_longer(times, events)
 
 
 def surv(times: np.ndarray, events: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..comparisons import Groups
+from ..comparisons.inputs import order_of
 from .pairwise import concordance
 
 # A column that alone orders this share of the pairs is left out of the command that `look` proposes ...
@@ -94,13 +95,14 @@ def labels_alone(name: str, codes: np.ndarray, y: np.ndarray, units: Groups) -> 
 
     Without queries, in the other half of the rows.
     """
-    y = y - y.mean()
+    values = order_of(y)
+    values = values - values.mean()
     half = units.codes % 2 if units.n_groups > 1 else np.arange(y.shape[0]) % 2
     scores = np.zeros(y.shape[0])
     for side in (0, 1):
         learn, use = half != side, half == side
         n = np.bincount(codes[learn] + 1, minlength=int(codes.max()) + 2)
-        total = np.bincount(codes[learn] + 1, weights=y[learn], minlength=n.shape[0])
+        total = np.bincount(codes[learn] + 1, weights=values[learn], minlength=n.shape[0])
         scores[use] = (total / np.maximum(n, 1))[codes[use] + 1]
     return SingleColumn(name, float(concordance(y, scores, units)))
 

@@ -16,10 +16,10 @@ import numpy as np
 from scipy.stats import t as student
 
 from ..comparisons import Groups, encode_queries, one_group
-from ..comparisons.inputs import read_pairs
+from ..comparisons.inputs import order_of, read_pairs, read_times, surv
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
-from ..metrics.registry import full_name, metric_title, named_metric
+from ..metrics.registry import full_name, metric_title, named_metric, scorer_names
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import encode_groups, units_of
@@ -32,14 +32,16 @@ from ._intervals import (
     optimism,
     optimism_inside,
     placement_variance,
+    scarce_labels,
     widening,
     wilson_interval,
 )
+from ._performance import C_INDEX
 from ._tally import tally_scores
 from .significance import units_of_queries
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
-_SHARES_OF_PAIRS = ("concordance", "auc")
+_SHARES_OF_PAIRS = ("concordance", "auc", C_INDEX)
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ def evaluate_scores(
     scores: Any,
     qid: Any = None,
     *,
+    event: Any = None,
     metrics: Sequence[str] | None = None,
     fitted: Any = None,
     groups: Any = None,
@@ -163,6 +166,9 @@ def evaluate_scores(
         Scores by a model that was not trained on these rows.
     qid : array-like of shape (m,), optional
         The query of each row; without it all rows are one ranking.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in `concordance`: the metrics are Harrell's C-index, with its interval, and
+        Uno's. With ``qid`` rows are compared inside their stratum.
     metrics : sequence of str, optional
         Names of :func:`preflearn.metrics.get_scorer`, such as "ndcg@10". By default concordance, Kendall's tau-b,
         NDCG@10, average precision and reciprocal rank, as far as they are defined for ``y``.
@@ -207,12 +213,17 @@ def evaluate_scores(
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names: found {metrics!r}, pass [{metrics!r}].")
-    rows = check_rows(y, scores, qid)
+    times, events = read_times(y, event)
+    rows = check_rows(times, scores, qid)
     lost = 0.0
+    if events is not None:
+        y = surv(times, events)
     if fitted is not None:
-        given = check_rows(y, fitted, qid).scores[:, 0]
-        lost = optimism_inside(rows.y[:, 0], rows.scores[:, 0], given, rows.queries.codes)
+        given = check_rows(times, fitted, qid).scores[:, 0]
+        lost = optimism_inside(order_of(y), rows.scores[:, 0], given, rows.queries.codes)
     scorers = {full_name(name): get_scorer(name) for name in metrics or DEFAULT_METRICS}
+    if events is not None:
+        scorers = _of_times(metrics)
     units = None if groups is None else units_of(qid, groups, rows.y.shape[0])
     found, notes = [], []
     for name, scorer in scorers.items():
@@ -274,6 +285,20 @@ def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) ->
     return Evaluation(tuple(metrics), f.shape[0], None)
 
 
+def _of_times(metrics: Sequence[str] | None) -> dict[str, Any]:
+    """The measures of censored times by their names."""
+    unknown = [name for name in metrics or () if full_name(name) != "concordance"]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} does not know censored times: with event the metric is 'concordance', the C-index."
+        )
+    harrell = get_scorer("concordance")
+    return {
+        C_INDEX: harrell,
+        **({} if metrics else {"Uno's C-index": harrell.with_options(weights="ipcw")}),
+    }
+
+
 def _measure(
     name: str,
     scorer: Any,
@@ -298,7 +323,8 @@ def _measure(
         defined = ~np.isnan(per_query.values)
         of_query = units_of_queries(per_query.labels[defined], qid, units)
         clusters = None if of_query is None else encode_queries(of_query, of_query.size)
-        limits, wider = named_metric(name).limits, widening(lost) ** 0.5
+        limits = (0.0, 1.0) if name not in scorer_names() else named_metric(name).limits
+        wider = widening(lost) ** 0.5
         interval = _interval_over_queries(per_query, limits, wider, clusters)
         of = "queries" if clusters is None else f"{clusters.n_groups:,} groups of queries"
         method = f"Student's t over {of}, no end beyond the range of the metric"
@@ -329,7 +355,12 @@ def _interval_over_queries(
 
 
 def _interval_over_rows(y: Any, scores: Any, lost: float, groups: Groups | None) -> tuple[float, float]:
-    labels, m = np.asarray(y), int(np.shape(y)[0])
+    labels, events = read_times(y, None)
+    labels, m = np.asarray(labels), int(np.shape(y)[0])
+    if events is not None:
+        order = order_of(y)
+        tally = tally_scores(order, np.asarray(scores), one_group(m), events=events)
+        return interval_of_one_ranking(tally, scarce_labels(order, events), lost, groups)[1]
     tally = tally_scores(labels, np.asarray(scores), one_group(m))
     if groups is not None:
         return interval_of_one_ranking(tally, labels, lost, groups)[1]

@@ -22,6 +22,7 @@ from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
 from ..comparisons import encode_queries
+from ..comparisons.inputs import read_times, surv
 from ..errors import InputError, Remedy
 from ..metrics import get_scorer
 from ..numerics.namespace import refuse_repeated_columns
@@ -190,6 +191,7 @@ def learning_curve(
     *,
     qid: Any,
     groups: Any = None,
+    event: Any = None,
     sizes: Sequence[int] | None = None,
     n_splits: int = 3,
     scoring: str = "concordance",
@@ -207,6 +209,8 @@ def learning_curve(
     groups : array-like of shape (m,), optional
         Labels of dependent rows (patients, documents): no fold shares one with its training rows. Queries of a group
         are in the same fold, and are added to the training one after the other.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`; the concordance is then the C-index, in strata.
     sizes : sequence of int, optional
         Numbers of training queries. By default a tenth, a fifth, two fifths, seven tenths and all of what a fold
         leaves.
@@ -237,7 +241,8 @@ def learning_curve(
     """
     refuse_repeated_columns(X)
     X = X.tocsr() if sp.issparse(X) else np.asarray(X)
-    y = np.asarray(y)
+    y, events = read_times(y, event)
+    y = np.asarray(y) if events is None else surv(y, events)
     queries = encode_queries(qid, y.shape[0])
     order, folds = curve_folds(qid, groups, y.shape[0], n_splits, random_state)
     most = queries.n_groups - max(map(len, folds))
@@ -251,7 +256,7 @@ def learning_curve(
         for step, n in enumerate(steps):
             train = np.flatnonzero(np.isin(queries.codes, others[:n]))
             n_rows[step] += train.size / len(folds)
-            if np.ptp(y[train]) == 0:
+            if (np.ptp(y[train]) == 0) if events is None else np.count_nonzero(events[train]) < 2:
                 continue
             left_out = f"The part of the learning curve beyond {n} queries"
             f = refit_and_predict(

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import missing_extra
 from ..shown_tables import visible
 from . import displays
-from .contents import SHOWN_FEATURES, AlphaPath, Baseline, Curve, Estimate, TrainingReport
+from .contents import SHOWN_FEATURES, AlphaPath, Baseline, Curve, Estimate, Survival, TrainingReport
 
 _ESCAPED = {"|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
@@ -148,6 +148,8 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         certain = displays.CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
         text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
         drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
+    if report.survival is not None:
+        drawings["survival"] = (*_curves_of_thirds(report.survival), _SIZE)
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
             bars = displays.CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
@@ -181,6 +183,14 @@ def _draw_estimate(ax: Any, estimate: Estimate, compared: list[Baseline]) -> Non
     ax.set(ylim=(-0.5, len(compared) - 0.2), xlabel=f"held-out {estimate.measure}")
     ax.margins(x=0.08)
     ax.grid(False, axis="y")
+
+
+def _curves_of_thirds(found: Survival) -> tuple[Callable[[Any], Any], str]:
+    display = displays.SurvivalDisplay(
+        found.names, found.counts, found.events, found.times, found.survival, found.pvalue
+    )
+    medians = ", ".join(f"{name} {median}" for name, _, _, median in found.rows())
+    return display.plot, f"Kaplan-Meier curves of thirds by held-out score; median times: {medians}."
 
 
 def svg_of(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
