@@ -29,6 +29,7 @@ from ..comparisons.censored import lived_longer
 from ..comparisons.inputs import NOBODY_OUTLIVED, read_times, surv
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
+from ..metrics.registry import full_name
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import units_of
@@ -743,7 +744,8 @@ def _compare_c_indices(
 
 
 def _metric_name(metric: str | Callable[..., Any]) -> str:
-    return getattr(metric, "__name__", repr(metric)) if callable(metric) else str(metric)
+    """The name as values are shown: that of an error says that it is negated."""
+    return getattr(metric, "__name__", repr(metric)) if callable(metric) else full_name(metric)
 
 
 def _p_text(p: float) -> str:
