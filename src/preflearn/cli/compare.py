@@ -79,10 +79,16 @@ def compare(
         score = _scores_of_pairs if source else _scores_of_rows
         found = score(paths, names, reading, source, tell)
         against = None if baseline is None else names[baseline]
-        options = {"metric": metric, "groups": found.groups, "baseline": against}
-        of_times = found.qid is None and not source
-        several: Any = _compare_times if of_times else compare_several_rankers
-        table = several(found.y, found.scores, found.qid, **options)
+        options = {"groups": found.groups, "baseline": against}
+        if metric != "concordance" and found.y.dtype.names is not None:
+            raise ValueError(
+                f"--metric {metric} does not know censored times: leave it out to compare C-indices."
+            )
+        of_times = found.qid is None
+        if of_times:
+            table: Any = _compare_times(found.y, found.scores, **options)
+        else:
+            table = compare_several_rankers(found.y, found.scores, found.qid, metric=metric, **options)
     notes = [*found.notes, *warned]
     if output is not None:
         _write(output, table)
@@ -132,17 +138,11 @@ class _TimesTable:
         }
 
 
-def _compare_times(
-    y: Any, scores: dict[str, Any], qid: None, *, metric: str, groups: Any, baseline: str | None
-) -> _TimesTable:
+def _compare_times(y: Any, scores: dict[str, Any], *, groups: Any, baseline: str | None) -> _TimesTable:
     from ..metrics import concordance
     from ..model_selection import compare_rankers
     from ..model_selection.significance import holm
 
-    if metric != "concordance":
-        raise ValueError(
-            f"--metric {metric} does not know censored times: leave it out to compare C-indices."
-        )
     means = {name: float(concordance(y, one)) for name, one in scores.items()}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
     pairs = combinations(means, 2) if baseline is None else ((a, baseline) for a in means if a != baseline)
