@@ -564,6 +564,14 @@ def test_scikit_learn_passes_structured_times():
     assert RankRLS().fit(X, y).score(X, times, event=events) == RankRLS().fit(X, y).score(X, y)
 
 
+def test_scikit_survivals_stacking_takes_our_learners():
+    meta = pytest.importorskip("sksurv.meta")
+    X, times, events, _ = a_study(m=60)
+    final = pytest.importorskip("sksurv.linear_model").CoxPHSurvivalAnalysis(alpha=0.1)
+    model = meta.Stacking(final, [("a", RankRLS()), ("b", RankSVM())], probabilities=False)
+    assert model.fit(X, surv(times, events)).score(X, surv(times, events)) > 0.75
+
+
 # ----------------------------------------------------------------------------------------------------- AutoRanker
 
 

@@ -128,6 +128,7 @@ def read_for(
     reading = (
         _with_event(reading, memory.get("event"), known) if with_target else replace(reading, event=None)
     )
+    reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (
         with_target
