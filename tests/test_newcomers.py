@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -258,6 +260,19 @@ def test_from_scikit_learn():
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="AutoRanker accepts missing values"):
         RankRLS().fit(broken, y, qid=qid)
+
+
+def test_a_first_figure_compiles_nothing():
+    """Compiling took most of the time of the first concordance and of the demo."""
+    code = (
+        "import sys, numpy as np; from preflearn.metrics import concordance, kendall_tau; "
+        "from preflearn.datasets import load_demo; data = load_demo(); "
+        "print(concordance(data.y, data.X[:, 0], data.qid), kendall_tau([3, 2, 1], [1, 3, 2]), 'numba' in sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert out[2] == "False" and 0.5 < float(out[0]) < 0.7
 
 
 def test_from_choix():
