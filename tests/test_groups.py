@@ -375,6 +375,24 @@ def test_parts_of_data_do_not_know_all_groups(model):
             model.fit_stream(chunks, groups=GROUPS)
 
 
+def test_the_errors_of_a_learning_curve_count_groups():
+    """Copies of a query, under names of their own, are no further queries."""
+    from preflearn import RankRLS
+
+    rows, y, n = RANDOM.normal(size=(M, 3)), Y / M, int(QID.max()) + 1
+    once = learning_curve(RankRLS(), rows, y, qid=QID, sizes=[4, 8, 16])
+    again = [np.tile(values, (4, *np.ones(np.ndim(values) - 1, dtype=int))) for values in (rows, y, QID)]
+    copies = again[2] + np.repeat(np.arange(4) * n, M)
+    data, options = (RankRLS(), *again[:2]), {"qid": copies, "sizes": [16, 32, 64]}
+    grouped = learning_curve(*data, **options, groups=again[2])
+    assert grouped.units.max() == n - 1 and once.units is None
+    np.testing.assert_allclose(grouped.errors, once.errors, rtol=0.25)
+    plain = learning_curve(*data, **options)
+    assert (plain.errors < 0.7 * grouped.errors).all()
+    width = [np.diff([one.extend().low, one.extend().high], axis=0)[0, 0] for one in (plain, grouped)]
+    assert width[0] < 0.8 * width[1]
+
+
 # Scores that are given -----------------------------------------------------------------------------------------------
 
 

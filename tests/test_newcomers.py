@@ -1,7 +1,8 @@
-"""Eight newcomers, each from their first command to what they came for, without a stumble.
+"""Nine newcomers, each from their first command to what they came for, without a stumble.
 
-The README, a messy table, a page of comparisons in a browser, chosen and rejected texts, scikit-learn, a notebook,
-drugs and targets, the docs. ``pytest tests/test_newcomers.py -v`` plays them, with a browser where Chromium is there.
+The README, a messy table, patients with several visits, a page of comparisons in a browser, chosen and rejected texts,
+scikit-learn, a notebook, drugs and targets, the docs. ``pytest tests/test_newcomers.py -v`` plays them, with a browser
+where Chromium is there.
 """
 
 from __future__ import annotations
@@ -106,6 +107,69 @@ def test_with_a_messy_table(ok, call):
     assert status == 2 and "121 scores for 120 rows" in err
     assert honest["leaks"] == [] and honest["estimate"]["value"] < 0.95
     assert "Preis" in honest["influence"]["names"]
+
+
+def test_with_patients_who_came_several_times(ok, call):
+    """A researcher: sixty patients, a coin toss for each, features that tell patients apart, and a paper to write."""
+    from preflearn import AutoRanker
+    from preflearn.errors import DependenceWarning
+    from preflearn.io import read_table
+    from preflearn.model_selection import permutation_test
+
+    rng = np.random.default_rng(0)
+    for name, n in (("patients", 60), ("later", 40)):
+        visits = np.repeat(np.arange(n), rng.integers(3, 7, size=n))
+        profile, ill = rng.normal(size=(n, 4)), rng.permutation(n) % 2
+        blood = profile[visits] + 0.1 * rng.normal(size=(visits.size, 4))
+        lines = [
+            ",".join([f"{name}{patient}", *(f"{value:.3f}" for value in row), str(ill[patient])])
+            for patient, row in zip(visits, blood, strict=True)
+        ]
+        Path(f"{name}.csv").write_text("\n".join(["patient,a,b,c,d,outcome", *rng.permutation(lines)]))
+    seen = ok("look", "patients.csv", "--target", "outcome")
+    assert seen.startswith("Rows with the same `patient` depend on each other (60 groups")
+    assert "--group patient" in seen.split("Columns")[0]
+    train = ("train", "patients.csv", "--target", "outcome", "--kernel", "rbf")
+    naive = json.loads(ok(*train, "--drop", "patient", "--json", "-o", "naive.preflearn"))["estimate"]
+    honest = json.loads(ok(*train, "--group", "patient", "--json", "--report", "paper.html"))
+    assert naive["value"] > 0.85  # that would have been published
+    low, high = honest["estimate"]["interval"]
+    assert low < 0.5 < high and honest["estimate"]["value"] < 0.65 and honest["counts"]["groups"] == 60
+    assert "60 groups" in Path("paper.html").read_text()
+    evaluated = json.loads(
+        ok(
+            "evaluate",
+            "patients.preflearn",
+            "later.csv",
+            "--group",
+            "patient",
+            "--metric",
+            "auc",
+            "--no-query",
+            "--json",
+        )
+    )
+    low, high = evaluated["metrics"][0]["interval"]
+    assert evaluated["groups"] == 40 and low < 0.5 < high
+    assert "40 groups" in ok("evaluate", "patients.preflearn", "later.csv", "--group", "patient")
+    status, _, err = call("evaluate", "patients.preflearn", "later.csv", "--group", "person")
+    assert status == 2 and "--group asks for column 'person'" in err
+    # the same in Python
+    table = read_table("patients.csv", target="outcome")
+    frame = {name: column for name, column in table.columns.items() if name != "patient"}
+    rows, y, patient = np.column_stack([*frame.values()]).astype(float), table.y, table.columns["patient"]
+    pandas = pytest.importorskip("pandas")
+    model = AutoRanker(preset="fast", random_state=0)
+    with pytest.warns(DependenceWarning, match="60 groups"):
+        model.fit(pandas.DataFrame({"patient": patient, **frame}), y)
+    found = model.fit(rows, y, groups=patient).estimate_
+    assert found.interval[0] < 0.5 < found.interval[1]
+    text = found.describe()
+    assert "Methods." in text and "60 groups" in text and "References." in text
+    test = permutation_test(
+        model.set_params(preset="fast"), rows, y, groups=patient, n_permutations=19, random_state=0
+    )
+    assert test.pvalue > 0.05
 
 
 def test_at_a_page_of_comparisons(ok, tmp_path):

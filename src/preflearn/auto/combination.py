@@ -25,6 +25,8 @@ from ..comparisons.censored import lived_longer
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 
+# Standard errors that the best member has to be ahead of the combination to replace it.
+_ERRORS = 2.0
 SHRINKAGES = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.
 _NO_SPREAD = 1e-12
@@ -128,8 +130,8 @@ class FoldScores:
         """Folds with something to compare."""
         return int(np.count_nonzero(self.sizes))
 
-    def mean(self, scores: np.ndarray, without: int | None = None) -> np.ndarray:
-        """The mean over folds of scores of shape (..., f), one of them left out."""
+    def mean(self, scores: np.ndarray, without: int | np.ndarray | None = None) -> np.ndarray:
+        """The mean over folds of scores of shape (..., f), one or some of them left out."""
         weights = np.where(np.isnan(scores), 0.0, self.sizes)
         if without is not None:
             weights[..., without] = 0.0
@@ -138,7 +140,7 @@ class FoldScores:
             total, 1e-300
         )
 
-    def best(self, scores: np.ndarray, without: int | None = None) -> int:
+    def best(self, scores: np.ndarray, without: int | np.ndarray | None = None) -> int:
         """The place of the best of several settings, scores of shape (settings, f)."""
         found = self.mean(scores, without)
         return int(np.nanargmax(found)) if not np.isnan(found).all() else 0
@@ -217,7 +219,7 @@ class Weighting:
 def choose_combination(
     held_out: np.ndarray, unbiased: np.ndarray, y: np.ndarray, queries: Groups, folds: FoldScores
 ) -> Weighting:
-    """Weights for the members, or the best of them alone where it is better by more than a standard error.
+    """Weights for the members, or the best of them alone where it is better by more than two standard errors.
 
     Parameters
     ----------
@@ -240,8 +242,8 @@ def choose_combination(
     gain = folds.of(alone) - folds.of(combined)
     out = np.empty_like(combined)
     for fold, test in enumerate(folds.tests):
-        out[test] = (alone if clearly_positive(gain, without=fold) else combined)[test]
-    if clearly_positive(gain):
+        out[test] = (alone if clearly_positive(gain, without=fold, errors=_ERRORS) else combined)[test]
+    if clearly_positive(gain, errors=_ERRORS):
         weights = np.zeros(H.shape[1])
         weights[folds.best(by_member)] = 1.0
     else:

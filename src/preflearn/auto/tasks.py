@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .extension import MoreRows
 
 
-# From this number of rows on, less is tried, and folds share what they can: candidates that do not help with many rows
-# are left out, folds share the metrics of kernels, and trees have one number of leaves.
+# From this number of rows on, less is tried: random trees are left out, and boosted trees have one number of leaves.
 LARGE_TABLE = 10_000
 
 
@@ -75,7 +74,7 @@ class Task:
     n_jobs : int or None
     seed : int
     rivals : tuple of views
-        Of learned kernels, of which those that are clearly behind are left out.
+        Of learned kernels, of which the one that is ahead goes on.
     device : DeviceExpansions or None
         Where kernels are evaluated; None for the processor.
     searches : dict

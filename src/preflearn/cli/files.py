@@ -180,6 +180,12 @@ class Reading:
         if self.group is not None:
             raise ValueError(f"--group is for rows, and {instead}.")
 
+    def check_labels(self, source: Path, names: Sequence[str]) -> None:
+        """Refuse a --group or --event that is not among the columns."""
+        for argument in ("group", "event"):
+            if getattr(self, argument) is not None:
+                _require_column(source, getattr(self, argument), names, argument)
+
     def is_table(self, path: Path) -> bool:
         """Whether a file has named columns; options that it would ignore are refused."""
         from ..tables.options import ReadOptions
@@ -245,12 +251,14 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
         return Training(data, {"kind": "letor", "features": data.feature_names}, [])
+    known = column_names(paths[0], reading)
+    reading.check_labels(paths[0], known)
     table = read_table(names, **reading.of_table())
     others = (one for one in (table.y, table.weight, table.qid, table.item_names) if one is not None)
     copies = say_copies([*table.columns.values(), *others], table.qid is not None)
     table, clusters = without_labels(table, reading)
     data = replace(encoded(table, reading.kinds), clusters=clusters, cluster=reading.group)
-    memory = table_memory(table, data.encoder, column_names(paths[0], reading))
+    memory = table_memory(table, data.encoder, known)
     if reading.event is not None:
         memory["event"] = reading.event if reading.seen is None else f"{reading.event}={reading.seen}"
     if table.item is None and memory["item"] is not None:
@@ -297,6 +305,15 @@ def without_labels(table: TableData, reading: Reading) -> tuple[TableData, np.nd
     return replace(table, columns=columns, events=events), clusters
 
 
+def _require_column(source: Path | str, name: str, names: Sequence[str], argument: str) -> None:
+    from ..errors import InputError
+
+    if name not in names:
+        raise InputError(
+            f"{source}: {{argument}} asks for column {name!r}, found {listed(list(names))}", argument=argument
+        )
+
+
 def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
     """A column that every row has a label in."""
     import numpy as np
@@ -313,11 +330,7 @@ def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
             else "of the times or of the strata"
         )
         raise ValueError(f"{table.source}: --{argument} names {name!r}, the column {what}: leave it out.")
-    if name not in table.columns:
-        raise InputError(
-            f"{table.source}: {{argument}} asks for column {name!r}, found {listed(list(table.columns))}",
-            argument=argument,
-        )
+    _require_column(table.source, name, [*table.columns], argument)
     missing = np.flatnonzero(table.columns[name] == "")
     if missing.size:
         why = (

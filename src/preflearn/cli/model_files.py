@@ -125,6 +125,7 @@ def read_for(
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
     reading = _with_event(reading, memory.get("event"), known) if with_target else reading
+    reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (
         with_target
