@@ -15,7 +15,8 @@ from preflearn.cli.app import run
 from preflearn.inspection import explain, feature_influence
 from preflearn.io import load_model
 from preflearn.metrics import concordance, logrank_test
-from preflearn.model_selection import evaluate_scores
+from preflearn.model_selection import compare_rankers, evaluate_scores
+from preflearn.model_selection.significance import holm
 from preflearn.report import SurvivalDisplay, look
 from test_look import write_csv
 
@@ -266,6 +267,39 @@ def test_a_model_is_evaluated_on_its_event(model, study, call, tmp_path):
     del table["died"]
     assert "--event died, a column that is not there" in call("evaluate", model, write_csv(new, table))[2]
     assert call("predict", model, new)[0] == 0
+
+
+def test_two_models_are_compared_on_the_same_patients(model, study, call, tmp_path):
+    table = patients(50, seed=1)
+    new, other, third = (
+        write_csv(tmp_path / "new.csv", table),
+        tmp_path / "other.preflearn",
+        tmp_path / "s.txt",
+    )
+    assert call("train", study, *EVENT, "--drop", "patient,age", "-o", other, "-q")[0] == 0
+    X = {name: table[name] for name in ("age", "sex")}
+    scores = load_model(model).predict(X), load_model(other).predict(X)
+    expected = compare_rankers(table["time"], *scores, event=table["died"])
+    command = ("compare", new, model, other)
+    found = json.loads(call(*command, "--json")[1])
+    assert found["metric"] == "C-index"
+    (one,) = found["comparisons"]
+    assert tuple(one["names"]) == ("study.preflearn", "other.preflearn")
+    assert one["difference"] == pytest.approx(expected.difference)
+    assert one["interval"] == pytest.approx(list(expected.interval)) and one["pvalue"] == pytest.approx(
+        expected.pvalue
+    )
+    assert "DeLong" in call(*command)[1] and "does not know" in call(*command, "--metric", "ndcg")[2]
+    third.write_text("".join(f"{-age}\n" for age in table["age"]))
+    several = json.loads(call(*command, third, "--event", "died", "-o", tmp_path / "t.md", "--json")[1])
+    assert len(several["comparisons"]) == 3 and "C-index of 50 rows" in (tmp_path / "t.md").read_text()
+    assert several["corrected"] == pytest.approx(holm([one["pvalue"] for one in several["comparisons"]]))
+    against = json.loads(call(*command, third, "--baseline", third, "--json")[1])
+    assert {one["names"][1] for one in against["comparisons"]} == {"s.txt"}
+    by_patient = json.loads(call(*command, "--group", "patient", "--json")[1])["comparisons"][0]
+    assert "25 groups" in by_patient["counted"]
+    in_strata = json.loads(call(*command, "--query", "patient", "--json")[1])
+    assert in_strata["metric"] == "C-index" and "n_queries" in in_strata["comparisons"][0]
 
 
 def test_scores_are_evaluated_in_strata():

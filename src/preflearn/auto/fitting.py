@@ -28,7 +28,7 @@ from ..progress import Stage, Stages
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
 from .candidates import Candidate, Pace, Preset, Work, candidates, rivals
-from .combination import FoldScores, nested
+from .combination import FoldScores, clearly_positive
 from .extension import MoreRows, can_extend, extend
 from .features import Features, weighted_scores
 from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, weigh
@@ -385,7 +385,7 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | N
 
 
 def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
-    """A simple candidate instead, where it orders held-out rows better than the whole procedure does.
+    """A simple candidate instead, where it orders held-out rows better than the whole procedure does, or clearly so.
 
     The best of several scores flatters itself: for each fold the choice that the other folds make is reported. Where
     the whole procedure has been repeated without each fold, its score is, whichever model is kept.
@@ -397,14 +397,26 @@ def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
     by = trial.folds.choosing
     scores = by.of(options)
     if not is_refitted:
-        trial = replace(trial, held_out=nested(by, options, scores))
-    place = by.best(scores)
+        held_out = np.empty_like(trial.held_out)
+        for fold, test in enumerate(by.tests):
+            held_out[test] = options[_simple_enough(by, scores, fold), test]
+        trial = replace(trial, held_out=held_out)
+    place = _simple_enough(by, scores)
     if place == 0:
         return trial
     best = simple[place - 1][0]
     for one in trial.attempts:
         one.share, one.factor = float(one is best), float(one is best)
     return replace(trial, name=best.candidate.name)
+
+
+def _simple_enough(by: FoldScores, scores: np.ndarray, without: int | None = None) -> int:
+    """The place of the better one of the whole and the linear ranker, or of a single feature that is clearly better.
+
+    The single feature is the best of many: on few rows it is often ahead by chance.
+    """
+    place = by.best(scores[:2], without)
+    return 2 if len(scores) > 2 and clearly_positive(scores[2] - scores[place], without) else place
 
 
 # The estimate ---------------------------------------------------------------------------------------------------------

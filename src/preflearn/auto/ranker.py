@@ -49,7 +49,8 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
     into quantiles, or relative to their query; all held out on the same five folds of queries. Their held-out
     predictions are combined with non-negative weights, or the best one is taken where that is clearly better. Where
-    the linear ranker, or a single feature, orders held-out rows better than all this, it is the model.
+    the linear ranker orders held-out rows better than all this, or a single feature does so by more than a standard
+    error, it is the model.
 
     Parameters
     ----------

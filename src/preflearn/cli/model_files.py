@@ -124,7 +124,10 @@ def read_for(
         found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
-    reading = _with_event(reading, memory.get("event"), known) if with_target else reading
+    # Scores need no event, and a feature may say it.
+    reading = (
+        _with_event(reading, memory.get("event"), known) if with_target else replace(reading, event=None)
+    )
     reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (

@@ -588,7 +588,8 @@ def compare_several_rankers(
         if baseline is None
         else [(name, str(baseline)) for name in best_first if name != str(baseline)]
     )
-    name_of_metric = _metric_name(metric)
+    of_times = metric == "concordance" and read_times(y, None)[1] is not None
+    name_of_metric = C_INDEX if of_times else _metric_name(metric)
     units = units_of_queries(values[best_first[0]].labels, qid, groups)
     comparisons = tuple(
         _compare(values[a], values[b], (a, b), name_of_metric, "two-sided", units) for a, b in pairs
