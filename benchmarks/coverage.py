@@ -9,6 +9,7 @@ truth is what new rows or queries show, by formula or on many fresh ones.
     compare_rankers       the share of equally good pairs of rankers between which it finds no difference at 5 %
     estimate_             of searches and of AutoRanker, for new queries, rows, groups or preferences; and the interval
                           over the queries that takes folds as a test set
+    C-index               of censored times of 20, 80 and 300 patients; signal 4 has a C of .91 at best, signal 1 of .73
     feature_influence     of a useful and of a useless feature, for a fixed model
     learning_curve        the score with all queries of a fold
     BradleyTerry          posterior of the difference of two items, 95 % of a normal distribution
@@ -23,6 +24,7 @@ from __future__ import annotations
 if __name__ != "__main__":
     raise ImportError("benchmarks/coverage.py is a script, not the package coverage")
 
+import functools
 import itertools
 import re
 import warnings
@@ -32,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 from _harness import arguments, coverage_of, write_results
 from preflearn import RLSCV, AutoRanker, BradleyTerry, RankRLS, RankRLSCV
@@ -195,6 +198,41 @@ class Search(NamedTuple):
             truth = concordance(y_new, scores, **labels)
         plain = found.interval if self.of != "queries" else mean_interval(found.per_fold)[1]
         return found.value, truth, *found.interval, *plain
+
+
+@functools.cache
+def censoring_scale(censored: float, signal: float) -> float:
+    """The scale of the times to leaving with which this share of `Patients` leaves before the event."""
+    rng = np.random.default_rng(1)
+    x, lived, left = rng.normal(size=200_000), *rng.exponential(size=(2, 200_000))
+    return float(np.quantile(np.exp(signal * x) * lived / left, 1 - censored))
+
+
+class Patients(NamedTuple):
+    """Censored times of patients: proportional hazards in the first of five features."""
+
+    model: Any
+    patients: int
+    censored: float
+    signal: float
+
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X = rng.normal(size=(n, 5))
+        lived = np.exp(self.signal * X[:, 0]) * rng.exponential(size=n)
+        left = censoring_scale(self.censored, self.signal) * rng.exponential(size=n)
+        return X, np.minimum(lived, left), lived <= left
+
+    def one(self, rng: np.random.Generator) -> Found:
+        X, times, events = self.draw(rng, self.patients)
+        while events.sum() < 2:
+            X, times, events = self.draw(rng, self.patients)
+        model = clone(self.model).fit(X, times, event=events)
+        if isinstance(model, RankRLSCV):
+            found = model.estimate_
+        else:
+            found = estimate_concordance(self.model, X, times, event=events, random_state=0)
+        new, times, events = self.draw(rng, 20_000)
+        return found.value, concordance(times, model.predict(new), event=events), *found.interval
 
 
 def searched_preferences(signal: float, answers: int) -> Callable[[np.random.Generator], Found]:
@@ -372,6 +410,7 @@ def cells() -> Iterator[Cell]:
             "compare_rankers", f"{queries} queries of {rows}, no difference", no_difference(queries, rows)
         )
     yield from cells_of_searches()
+    yield from cells_of_patients()
     for feature, queries in itertools.product((0, 1), (10, 50)):
         what = "useful" if feature == 0 else "useless"
         yield Cell("feature_influence", f"{what} feature, {queries} queries", influence(feature, queries))
@@ -396,6 +435,17 @@ def cells() -> Iterator[Cell]:
             f"signal {signal}, {queries} queries of {rows}",
             differences(Ranking(5, signal, queries, rows)),
         )
+
+
+def cells_of_patients() -> Iterator[Cell]:
+    for patients, censored, signal in itertools.product((20, 80, 300), (0.2, 0.5, 0.8), (0.0, 1.0, 4.0)):
+        name = f"{patients} patients, {censored:.0%} censored, signal {signal:g}"
+        one = Patients(RankRLS(), patients, censored, signal).one
+        yield Cell("C-index", f"estimate_concordance, {name}", one, 0.5 if patients == 80 else 1.0)
+        if patients * (1 - censored) < 16:
+            continue  # folds without an event cannot choose
+        one = Patients(RankRLSCV(cv=KFold(5, shuffle=True, random_state=0)), patients, censored, signal).one
+        yield Cell("C-index", f"estimate_ of RankRLSCV, {name}", one)
 
 
 def cells_of_searches() -> Iterator[Cell]:
@@ -445,6 +495,8 @@ def main() -> None:
             continue
         found = covered(cell, 3 if options.quick else options.repeats, seed=number)
         results.append(found)
+        if options.to and not options.quick:  # what is there is kept where the run is ended early
+            write_results(options.to, *results)
         other = f"   Student's alone {found['coverage_student']:.3f}" if "coverage_student" in found else ""
         mark = "" if ALLOWED[0] <= found["coverage"] <= ALLOWED[1] else "  <"
         print(
@@ -459,8 +511,8 @@ def main() -> None:
             f"{name}: {shares.mean():.3f} on average, {shares.min():.3f} to {shares.max():.3f}; "
             f"{inside:.0%} in 0.92..0.99"
         )
-    if not options.quick and (options.to or not options.only):
-        write_results(options.to or "coverage", *results)
+    if not (options.quick or options.to or options.only):
+        write_results("coverage", *results)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from preflearn.auto.combination import FoldScores, centred, choose_combination, 
 from preflearn.auto.extension import MoreRows
 from preflearn.auto.features import Features
 from preflearn.auto.kernels import KernelAndCurves, as_estimator, described
+from preflearn.auto.tasks import Task
 from preflearn.auto.trees import Bins, TreeSum
 from preflearn.comparisons import encode_queries
 from preflearn.comparisons.queries import QueryComparisons
@@ -810,6 +811,50 @@ def test_expansions_from_sums_of_kernel_values_equal_the_learner(seed, n_queries
     np.testing.assert_allclose(found.gradients(X, 0), slopes, atol=3 * tol * np.abs(slopes).max())
 
 
+@pytest.mark.parametrize("n_queries", [1, 12])
+@pytest.mark.parametrize("n_folds", [2, 3, 5])
+@pytest.mark.parametrize("race_from", [100, 1000])
+def test_folds_that_share_a_metric_are_trained_on_all_other_rows(n_queries, n_folds, race_from, monkeypatch):
+    """Sums of shared basis vectors equal those over the rows outside of each fold, whose metric has not seen it."""
+    monkeypatch.setattr(kernels, "RACE_FROM", race_from)
+    X, y, qid = make_data(120)
+    queries = encode_queries(qid % n_queries, 120)
+    tests = [
+        np.flatnonzero((qid if n_queries > 1 else np.arange(120)) % n_folds == k) for k in range(n_folds)
+    ]
+    folds = FoldScores.of_folds(tests, y, queries, read_scoring(None))
+    task = Task(Features().fit(X).views(X, queries), y, queries, folds, None, 0)
+    search = kernels.Search(task, ("standardised",))
+    search.advance(2)
+    assert len(search.parts) == min(n_folds, 2 if race_from < 120 else 3)
+    alphas = np.array([0.1, 10.0])
+    found = search.train_without_folds(search.mean_metric(1), alphas, 25)
+    assert len(found) == n_folds + 1
+    rows = [np.setdiff1d(np.arange(120), test) for test in tests]
+    for part in search.parts:
+        assert not np.isin(part.rows, np.concatenate([tests[fold] for fold in part.folds])).any()
+    metrics = [one.metrics[search.round_without(one)] for one in search.parts for _ in one.folds]
+    for model, mine, metric in zip(
+        found, [*rows, np.arange(120)], [*metrics, search.mean_metric(1)], strict=True
+    ):
+        if metric is not None:
+            np.testing.assert_array_equal(model.kernel.metric, metric)
+        assert {tuple(one) for one in model.basis} <= {tuple(one) for one in search.X[mine]}
+        sums = kernel_moments(
+            model.kernel,
+            model.basis,
+            search.X.__getitem__,
+            y,
+            queries,
+            mine,
+            is_global=n_queries == 1,
+            curves=model.curves,
+        )
+        expected = solve_expansion(model.kernel, model.basis, sums, alphas, model.curves).predict(search.X)
+        both = [centred(one.T, queries) for one in (model.predict(search.X), expected)]
+        np.testing.assert_allclose(*both, atol=1e-5 * np.abs(both[1]).max())
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -946,7 +991,7 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     assert "learned kernel, query" in [one.name for one in behind]
     assert all(np.isnan(one.score) and one.weight == 0 for one in behind)
     raced = [one for one in board if one.name.startswith("learned kernel")]
-    assert len(raced) == 5 and 1 <= len(raced) - len(behind) <= 2
+    assert len(raced) == 4 and len(raced) - len(behind) == 1
 
 
 def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):
@@ -1003,9 +1048,10 @@ def test_what_ends_early_does_not_make_others_look_fast(name, best, monkeypatch)
 
 @pytest.mark.parametrize("limit", [0.5, 2.0])
 def test_candidates_that_would_exceed_the_time_limit_are_left_out(limit, monkeypatch):
-    """5,000 rows of 40 features on two processors: a kernel and its rivals take more than two seconds."""
+    """5,000 rows of 40 features on two slow processors: a kernel and its rivals take more than two seconds."""
     fitting._compile()
     monkeypatch.setattr(candidates, "n_threads", lambda: 2)
+    monkeypatch.setitem(candidates._RATES, kernels.learned_kernel, 3e9)
 
     def too_long(*_):
         raise AssertionError("this takes longer than the limit")
@@ -1107,7 +1153,9 @@ def test_predictions_of_all_folds_are_on_one_scale(monkeypatch):
     tests = [np.flatnonzero(qid % 5 == fold) for fold in range(5)]
     folds = FoldScores.of_folds(tests, y, queries, read_scoring(None))
     plain = choose_combination(members, members, y, queries, folds).nested
-    monkeypatch.setattr(combination, "clearly_positive", lambda gain, without=None: without in (1, 3))
+    monkeypatch.setattr(
+        combination, "clearly_positive", lambda gain, without=None, errors=1: without in (1, 3)
+    )
     mixed = choose_combination(members, members, y, queries, folds).nested
     spreads = [[one[test].std() for test in tests] for one in (plain, mixed)]
     np.testing.assert_allclose(spreads[1], spreads[0], rtol=0.3)

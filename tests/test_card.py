@@ -61,7 +61,7 @@ def test_a_card_says_what_the_report_holds(tmp_path: Path) -> None:
         r"| kernel | a \| b | two lines |", "| x0 | -2 |", "preflearn train results.csv",
     ):  # fmt: skip
         assert expected in text, expected
-    assert text.count("| x") == 15  # the features with the largest influence
+    assert text.count("| x") == 10  # the features with the largest influence
     assert "Traceback" not in text and "None" not in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import oracles
-from preflearn import RLS, RankRLS, RankRLSCV, RankSVM, RankSVMCV
+from preflearn import RLS, AutoRanker, BradleyTerry, RankRFM, RankRLS, RankRLSCV, RankSVM, RankSVMCV
+from preflearn.auto import fitting
+from preflearn.auto.combination import FoldScores
+from preflearn.auto.tasks import targets_of
 from preflearn.comparisons import CensoredComparisons, encode_queries
 from preflearn.comparisons.censored import lived_longer
 from preflearn.comparisons.inputs import surv
@@ -24,12 +28,18 @@ from preflearn.losses.pairs import CensoredPairs
 from preflearn.metrics import concordance, disagreement_error, get_scorer, time_dependent_auc
 from preflearn.model_selection import (
     HeldOut,
+    compare_rankers,
     cross_val_predict,
     estimate_concordance,
+    learning_curve,
     leave_pair_out,
     leave_pair_out_tally,
+    permutation_test,
 )
+from preflearn.model_selection._choice import read_scoring
+from preflearn.model_selection._intervals import worth_of_queries
 from preflearn.model_selection._tally import tally_scores
+from preflearn.preferences import pairs_from_scores
 from preflearn.testing import check_comparisons, check_drop
 from strategies import examples
 
@@ -384,6 +394,167 @@ def test_searches_choose_by_the_c_index(search, cv):
     np.testing.assert_allclose(again.coef_, model.coef_)
 
 
+@pytest.mark.parametrize("search", [RankRLSCV, RankSVMCV])
+def test_searches_estimate_the_c_index(search):
+    X, times, events, qid = a_study(m=80)
+    model = search([1e-3, 1.0, 1e4], cv=4).fit(X, times, event=events)
+    assert model.estimate_.measure == "C-index"
+    assert model.estimate_.interval[0] < model.estimate_.value < model.estimate_.interval[1]
+    assert model.estimate_.value == pytest.approx(model.best_score_, abs=0.05)
+    again = search([1e-3, 1.0, 1e4], cv=4).fit(X, surv(times, events))
+    assert again.estimate_.interval == model.estimate_.interval
+    strata = search([1.0], cv="leave-query-out").fit(X, times, event=events, qid=qid)
+    f = HeldOut(search._learner(alpha=1.0), X, times, event=events, qid=qid).predict("leave-query-out")[0]
+    assert strata.estimate_.value == pytest.approx(oracles.c_index(times, events, f, qid))
+    found = estimate_concordance(search._learner(alpha=1.0), X, times, event=events, qid=qid)
+    assert (found.value, *found.interval) == pytest.approx(
+        (strata.estimate_.value, *strata.estimate_.interval)
+    )
+    assert "C-index" in str(found)
+
+
+@pytest.mark.parametrize("strata", [False, True])
+def test_rankrfm_holds_out_and_trains_as_rankrls_does(strata):
+    X, times, events, qid = a_study(m=60)
+    labels = {"qid": qid} if strata else {}
+    folds = [np.flatnonzero(qid == k) for k in range(4)]
+    model = RankRFM([0.1, 1.0], gamma=0.3, max_rounds=1, cv=folds, keep_predictions=True, random_state=0)
+    model.fit(X, times, event=events, **labels)
+    plain = model.to_rankrls().fit(X, times, event=events, **labels)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-6)
+    expected = oracles.c_index(times, events, model.cv_predictions_, qid)
+    assert max(model.cv_scores_) == pytest.approx(expected)
+    assert model.estimate_.measure == "C-index"
+    first = RankRFM([0.1], gamma=0.3, max_rounds=0, cv=folds, weighting="pair", keep_predictions=True)
+    first.fit(X, times, event=events, **labels)
+    f = cross_val_predict(RankRLS(0.1, kernel="rbf", gamma=0.3), X, times, event=events, cv=folds, **labels)
+    np.testing.assert_allclose(first.cv_predictions_, f, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "learner", [RankRLS(0.5), RankSVM(0.5), AutoRanker(preset="fast", random_state=0)], ids=str
+)
+def test_permutations_take_times_and_events_together(learner):
+    X, times, events, _ = a_study(m=30)
+    folds = [np.arange(30)[k::3] for k in range(3)]
+    found = permutation_test(learner, X, times, event=events, n_permutations=9, cv=folds, random_state=0)
+    held_out = cross_val_predict(learner, X, times, event=events, cv=folds)
+    assert found.value == pytest.approx(oracles.c_index(times, events, held_out, np.arange(30) % 3))
+    assert found.pvalue == 0.1
+    assert "held-out C-index" in str(found)
+    assert found.permuted.max() < found.value
+
+
+def test_the_permutation_test_keeps_its_level():
+    rejected = 0
+    for seed in range(40):
+        X, times, events, qid = a_study(m=24, n_strata=2, seed=seed)
+        order = np.random.default_rng(seed).permutation(24)
+        found = permutation_test(
+            RankRLS(), X[order], times, event=events, n_permutations=19, cv=3, random_state=seed
+        )
+        rejected += found.pvalue <= 0.1
+    assert rejected <= 9  # 4 expected; more in 1 of 100 runs
+
+
+def test_permutations_of_groups_and_strata_of_times():
+    X, times, events, qid = a_study(m=48, n_strata=4)
+    patients = np.arange(48) // 4
+    of_patient = {"y": times[patients], "event": events[patients]}
+    found = permutation_test(RankRLS(), X, **of_patient, groups=patients, n_permutations=19, random_state=0)
+    assert found.exchanged == "the labels of 12 groups"
+    inside = permutation_test(RankRLS(), X, times, event=events, qid=qid, n_permutations=19, random_state=0)
+    f = cross_val_predict(RankRLS(), X, times, event=events, qid=qid)
+    assert inside.value == pytest.approx(oracles.c_index(times, events, f, qid))
+    with pytest.raises(ValueError, match="Too few permutations"):
+        permutation_test(RankRLS(), X[:4], [1, 2, 3, 3], event=[1, 1, 0, 0], cv=[[0, 1], [2, 3]])
+
+
+@examples(60)
+@given(studies(weighted=False, min_rows=6), st.integers(0, 2**32 - 1))
+def test_two_c_indices_of_the_same_patients(study, seed):
+    a, b = np.random.default_rng(seed).integers(0, 9, (2, len(study.times))).astype(float)
+    found = compare_rankers(study.times, a, b, event=study.events)
+    nobody = np.zeros(len(a))
+    expected = [oracles.c_index(study.times, study.events, one, nobody) for one in (a, b)]
+    np.testing.assert_allclose(found.values, expected)
+    pairs = oracles.censored_pairs(study.times, study.events, nobody)
+    u = np.zeros(len(a))
+    for i, j in pairs:
+        right = [(s[j] > s[i]) + 0.5 * (s[j] == s[i]) for s in (a, b)]
+        u[[i, j]] += right[0] - right[1] - found.difference
+    m = len(a)
+    assert found.standard_error == pytest.approx(np.sqrt(m / (m - 1) * (u @ u)) / len(pairs))
+    turned = compare_rankers(study.times, b, a, event=study.events)
+    assert (turned.pvalue, turned.difference) == pytest.approx((found.pvalue, -found.difference))
+    one_sided = compare_rankers(study.times, a, b, event=study.events, alternative="greater").pvalue
+    assert min(one_sided, 1 - one_sided) * 2 == pytest.approx(found.pvalue) or found.standard_error == 0
+
+
+def test_two_c_indices_over_strata_and_groups():
+    X, times, events, qid = a_study(m=80, n_strata=8)
+    a, b = X[:, 0], X[:, 0] + 2 * X[:, 2]
+    found = compare_rankers(times, a, b, qid, event=events)
+    assert found.means[0] == pytest.approx(oracles.c_index(times, events, a, qid))
+    assert (found.n_queries, found.metric) == (8, "C-index")
+    patients = np.arange(80) // 2
+    twice = compare_rankers(times, a, b, event=events, groups=patients)
+    assert "40 groups, 80 rows" in twice.counted
+    assert "DeLong" in str(twice)
+    assert twice.values[0] > twice.values[1]
+    with pytest.raises(ValueError, match="leave metric and n_folds out"):
+        compare_rankers(times, a, b, event=events, metric="kendall_tau")
+
+
+def test_learning_curve_of_strata():
+    X, times, events, qid = a_study(m=120, n_strata=12)
+    curve = learning_curve(RankRLS(), X, times, qid=qid, event=events, sizes=[4, 8])
+    again = learning_curve(RankRLS(), X, surv(times, events), qid=qid, sizes=[4, 8])
+    np.testing.assert_allclose(curve.scores, again.scores)
+    assert curve.scores.min() > 0.6
+
+
+@examples(60)
+@given(studies(weighted=False))
+def test_pairs_of_censored_times_for_learners_from_preferences(study):
+    found = pairs_from_scores(study.times, event=study.events).pairs
+    expected = oracles.censored_pairs(study.times, study.events, np.zeros(len(study.times)))
+    assert sorted(map(tuple, found.tolist())) == sorted((j, i) for i, j in expected)
+    some = pairs_from_scores(study.times, event=study.events, n=3, random_state=0).pairs.tolist()
+    assert {tuple(one) for one in some} <= {(j, i) for i, j in expected}
+
+
+def test_bradley_terry_learns_from_censored_pairs():
+    X, times, events, _ = a_study()
+    model = BradleyTerry().fit_pairs(X, pairs_from_scores(times, event=events).pairs)
+    assert concordance(times, model.predict(X), event=events) > 0.75
+
+
+def test_a_search_by_unos_c_is_estimated_by_it():
+    X, times, events, _ = a_study(m=60)
+    times[~events] -= 0.5  # nobody is censored at the time of the last event
+    scoring = get_scorer("concordance", weights="ipcw")
+    model = RankRLSCV([1.0], cv=[np.arange(60)[k::3] for k in range(3)], scoring=scoring)
+    model.fit(X, times, event=events)
+    assert model.estimate_.value == pytest.approx(model.best_score_)
+    assert "jackknife" in model.estimate_.interval_method
+
+
+@examples(60)
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_the_worth_of_a_stratum_is_that_of_all_orders(m, seed):
+    rng = np.random.default_rng(seed)
+    times, events = rng.integers(0, m, m) * 1.0, rng.random(m) < 0.7
+    pairs = oracles.censored_pairs(times, events, np.zeros(m))
+    signs = [
+        sum(np.sign(f[j] - f[i]) for i, j in pairs) for f in map(np.array, itertools.permutations(range(m)))
+    ]
+    order = lived_longer(times, events) * 1.0
+    found = worth_of_queries(order, encode_queries(None, m), events)
+    expected = len(pairs) ** 2 / np.var(signs) if pairs else 0.0
+    np.testing.assert_allclose(np.ravel(found), [len(pairs), expected])
+
+
 def test_scikit_learn_passes_structured_times():
     X, times, events, _ = a_study()
     y = surv(times, events)
@@ -391,6 +562,109 @@ def test_scikit_learn_passes_structured_times():
     found = GridSearchCV(RankSVM(), {"alpha": [0.1, 10.0]}, cv=3).fit(X, y)
     assert found.score(X, y) == concordance(times, found.predict(X), event=events)
     assert RankRLS().fit(X, y).score(X, times, event=events) == RankRLS().fit(X, y).score(X, y)
+
+
+def test_scikit_survivals_stacking_takes_our_learners():
+    meta = pytest.importorskip("sksurv.meta")
+    X, times, events, _ = a_study(m=60)
+    final = pytest.importorskip("sksurv.linear_model").CoxPHSurvivalAnalysis(alpha=0.1)
+    model = meta.Stacking(final, [("a", RankRLS()), ("b", RankSVM())], probabilities=False)
+    assert model.fit(X, surv(times, events)).score(X, surv(times, events)) > 0.75
+
+
+# ----------------------------------------------------------------------------------------------------- AutoRanker
+
+
+@examples(100)
+@given(studies(weighted=False))
+def test_targets_are_shares_of_those_outlived(study):
+    m = len(study.times)
+    expected = np.zeros(m)
+    for i, j in oracles.censored_pairs(study.times, study.events, study.qid):
+        expected[[i, j]] += np.array([-1, 1]) / np.count_nonzero(study.qid == study.qid[i])
+    y, queries = surv(study.times, study.events), encode_queries(study.qid, m)
+    np.testing.assert_allclose(targets_of(y, queries), expected, atol=1e-12)
+    folds = [np.arange(m)[k::2] for k in (0, 1)]
+    found = FoldScores.of_folds(folds, y, queries, read_scoring("concordance"))
+    f = np.random.default_rng(0).normal(size=(3, m))
+    for fold, (rows, size) in enumerate(zip(folds, found.sizes, strict=True)):
+        assert size == sum(
+            bool(oracles.censored_pairs(study.times[own], study.events[own], study.qid[own]))
+            for own in (rows[study.qid[rows] == query] for query in np.unique(study.qid))
+        )
+        if size:
+            expected = [
+                oracles.c_index(study.times[rows], study.events[rows], one[rows], study.qid[rows])
+                for one in f
+            ]
+            np.testing.assert_allclose(found.of(f)[:, fold], expected)
+
+
+def test_auto_ranker_learns_from_censored_times():
+    X, times, events, qid = a_study(m=120, seed=3)
+    patients = np.arange(120) // 2
+    model = AutoRanker(preset="fast", random_state=0).fit(X, times, event=events, groups=patients)
+    assert "C-index" in str(model.leaderboard_)
+    assert model.best_score_ > 0.7
+    assert np.unique(model.cv_folds_[::2] == model.cv_folds_[1::2]).tolist() == [True]
+    by_fold = [
+        oracles.c_index(times[rows], events[rows], model.cv_predictions_[rows], np.zeros(len(rows)))
+        for rows in (np.flatnonzero(model.cv_folds_ == fold) for fold in range(5))
+    ]
+    assert model.best_score_ == pytest.approx(np.mean(by_fold))
+    assert (model.estimate_.measure, "60 groups" in model.estimate_.counted) == ("C-index", True)
+    assert model.estimate_.interval[0] < model.best_score_ < model.estimate_.interval[1]
+    assert model.score(X, times, event=events) == concordance(times, model.predict(X), event=events)
+    on_new = model.leaderboard(X, surv(times, events))
+    assert on_new.model.score == pytest.approx(model.score(X, times, event=events))
+
+    again = AutoRanker(preset="fast", random_state=0).fit(X, surv(times, events), groups=patients)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    order = np.random.default_rng(0).permutation(120)
+    again.fit(X[order], times[order], event=events[order], groups=patients[order])
+    np.testing.assert_allclose(again.predict(X), model.predict(X))
+
+
+def test_auto_ranker_compares_inside_strata_only():
+    X, times, events, qid = a_study(m=160, n_strata=8, seed=3)
+    model = AutoRanker(preset="fast", random_state=0).fit(X, times, event=events, qid=qid)
+    expected = oracles.c_index(times, events, model.cv_predictions_, qid)
+    assert model.best_score_ == pytest.approx(expected)
+    assert model.estimate_.value == pytest.approx(expected)
+    assert all(len(set(model.cv_folds_[qid == one])) == 1 for one in range(8))
+
+
+def test_events_at_all_times_are_an_ordinary_ranking():
+    X, times, _, _ = a_study(m=100)
+    every = np.ones(100, dtype=bool)
+    model = AutoRanker(preset="fast", random_state=0).fit(X, times, event=every)
+    plain = AutoRanker(preset="fast", random_state=0).fit(
+        X, targets_of(surv(times, every), encode_queries(None, 100))
+    )
+    np.testing.assert_allclose(model.predict(X), plain.predict(X))
+    assert model.best_score_ == pytest.approx(plain.best_score_)
+
+
+def test_noise_has_a_c_index_of_a_half():
+    found = []
+    for seed in range(12):
+        X, times, events, _ = a_study(m=60, seed=seed)
+        order = np.random.default_rng(seed).permutation(60)
+        model = AutoRanker(preset="fast", random_state=0).fit(X, times[order], event=events[order])
+        found.append(model.best_score_)
+    assert abs(np.mean(found) - 0.5) < 3 * np.std(found) / np.sqrt(12)
+
+
+def test_more_rows_of_censored_times_than_are_chosen_by(monkeypatch):
+    monkeypatch.setattr(fitting, "_MOST_ROWS", 200)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    times, events = np.exp(2 * np.abs(X[:, 0]) + 0.3 * rng.normal(size=600)), rng.random(600) < 0.7
+    model = AutoRanker(preset="fast", random_state=0).fit(X, times, event=events)
+    assert model.n_training_rows_ > 500
+    known = model.cv_folds_ >= 0
+    assert model.score(X[~known], times[~known], event=events[~known]) > 0.75
+    assert abs(model.best_score_ - concordance(times, model.predict(X), event=events)) < 0.15
 
 
 # ------------------------------------------------------------------------------------------------------- refusals
@@ -421,7 +695,9 @@ DATES = np.array(["2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01"], dtype
     ],
 )
 @pytest.mark.parametrize(
-    "learner", [RankRLS(), RankSVM(), RankRLSCV([1.0], cv=2), RankSVMCV([1.0], cv=2)], ids=str
+    "learner",
+    [RankRLS(), RankSVM(), RankRLSCV([1.0], cv=2), RankSVMCV([1.0], cv=2), AutoRanker(), RankRFM()],
+    ids=str,
 )
 def test_times_that_cannot_be_used(learner, y, event, message):
     with pytest.raises(ValueError, match=message):
@@ -448,12 +724,13 @@ def test_times_that_cannot_be_used(learner, y, event, message):
             lambda: RankRLSCV([1.0], alpha_per_output=True, cv=2).fit(X4, T4, event=E4),
             "alpha_per_output=True.*event",
         ),
-        (
-            lambda: RankRLSCV([1.0], cv=2).fit(*a_study()[:2], event=a_study()[2]).estimate_,
-            "estimate_concordance",
-        ),
         (lambda: RankRLS().fit(X4, T4, event=E4).predict(X4, return_std=True), "censored times"),
-        (lambda: estimate_concordance(RankRLS(), X4, T4, event=E4, qid=[0, 0, 1, 1]), "event and qid"),
+        (lambda: AutoRanker(scoring="ndcg").fit(X4, T4, event=E4), "scoring='ndcg'.*event"),
+        (lambda: AutoRanker().fit_stream([(X4, surv(T4, E4 > 0), [1, 1, 2, 2])]), "fields event, time"),
+        (lambda: pairs_from_scores(T4, 1.0, event=E4), "by how much one row outlived another"),
+        (lambda: pairs_from_scores(T4, event=E4, weight="gap"), "by how much one row outlived another"),
+        (lambda: RankRFM(scoring="ndcg").fit(X4, T4, event=E4), "scoring='ndcg'.*event"),
+        (lambda: permutation_test(RLS(), X4, T4, event=E4, cv=2), "RLS does not learn from censored times"),
         (lambda: concordance(T4, T4, weights="ipcw"), "with event, 'ipcw'"),
         (lambda: disagreement_error(T4, T4, event=E4, definition="all"), "event is for definition='half'"),
         (lambda: concordance(T4, T4, event=E4, weights="uno"), "with event, 'ipcw'"),

@@ -47,6 +47,18 @@ def arguments(tables: dict[str, Path]) -> list[str]:
     return [word for name, path in tables.items() for word in (f"--{name}", str(path))]
 
 
+def test_progress_names_what_is_held_out_and_the_time_that_is_left(tables, tmp_path, capsys) -> None:
+    options = ["-o", str(tmp_path / "model.preflearn"), "--set", "alphas=0.1,1", "--verbose"]
+    assert run(["relate", *arguments(tables), *options]) == 0
+    told = capsys.readouterr().err.splitlines()
+    for how in ("single labels", "all labels of a row", "all labels of a column", "a row and a column"):
+        first = f"preflearn: predictions with {how} held out"
+        assert told.count(first) == 1
+        left = [line for line in told if line.startswith(f"{first}: folds, about ")]
+        assert left
+        assert left[-1].endswith(" 0 s left")  # the last solution is counted
+
+
 def test_train_predict_and_report(tables, tmp_path, capsys) -> None:
     model, page = tmp_path / "model.preflearn", tmp_path / "page.html"
     options = [

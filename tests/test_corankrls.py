@@ -175,6 +175,8 @@ def test_refusals(options, message):
     with pytest.raises(ValueError, match=message):
         CoRankRLS(**options).fit(X, y, qid=qid)
     assert [one.tolist() for one in read_views([[0], (1, 2)], 3)] == [[0], [1, 2]]
+    with pytest.raises(ValueError, match="takes one table, and views=.*found 2 tables"):
+        CoRankRLS(views=VIEWS).fit([X[:, :1], X[:, 1:]], y, qid=qid)
 
 
 def test_what_is_refused_about_targets_names_the_learner():

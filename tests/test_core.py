@@ -19,6 +19,7 @@ from preflearn.numerics.linalg import (
     independent_items,
     mirror_lower,
 )
+from preflearn.squared import problem as problem_of_squares
 from preflearn.squared.conjugate_gradients import solve_conjugate_gradients
 from preflearn.squared.moments import GlobalMoments, QueryMoments
 from preflearn.squared.problem import dual_problem, feature_gram, feature_gram_diagonal, primal_problem
@@ -59,6 +60,25 @@ def test_gram_of_dense_and_sparse_features(problem, options, sparse):
     np.testing.assert_allclose(
         feature_gram_diagonal(features, comparisons), np.diagonal(expected), atol=1e-12 * size
     )
+
+
+def test_small_alphas_share_one_decomposition(monkeypatch):
+    """Near ties under cost "relative": squares of features would hide what light pairs compare."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 12)), np.round(rng.normal(size=30), 2)
+    comparisons = compare_scores(y[:, None], one_group(30), cost="relative")
+    made = []
+    svd = problem_of_squares.la.svd
+    monkeypatch.setattr(problem_of_squares.la, "svd", lambda *args, **kw: made.append(1) or svd(*args, **kw))
+    alphas = [2.0**-20, 2.0**-14, 2.0**-8]
+    path = problem_of_squares.solve_primal_path(X, comparisons, alphas)
+    assert len(made) == 1
+    for alpha, w in zip(alphas, path, strict=True):
+        alone = problem_of_squares.solve_primal(X, comparisons, alpha)
+        np.testing.assert_allclose(w, alone, rtol=1e-10, atol=1e-12)
+        L, b = oracles.dense_comparisons(y, np.zeros(30), cost="relative", ties="exclude")
+        expected = oracles.feature_solution(X, L, b, alpha)
+        np.testing.assert_allclose(w[:, 0], expected, rtol=1e-6, atol=1e-8)
 
 
 @given(ranking_problems(), OPTIONS, ALPHAS)

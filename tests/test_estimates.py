@@ -106,6 +106,40 @@ def test_placement_variance_is_delongs(n_positive, n_negative, levels, seed):
     assert found == pytest.approx(oracles.delong_variance(y, scores), abs=1e-14)
 
 
+# Three tests of 43 patients, of whom 31 profited from surgery (DeLong et al. 1988; the example of SAS's LOGISTIC
+# procedure): albumin, total protein, Krebs-Goplerud score, outcome.
+OVARIAN = """
+3.0 5.8 10 0  3.2 6.3 5 1  3.9 6.8 3 1  2.8 4.8 6 0  3.2 5.8 3 1  0.9 4.0 5 0  2.5 5.7 8 0  1.6 5.6 5 1  3.8 5.7 5 1
+3.7 6.7 6 1   3.2 5.4 4 1  3.8 6.6 6 1  4.1 6.6 5 1  3.6 5.7 5 1  4.3 7.0 4 1  3.6 6.7 4 0  2.3 4.4 6 1  4.2 7.6 4 0
+4.0 6.6 6 0   3.5 5.8 6 1  3.8 6.8 7 1  3.0 4.7 8 0  4.5 7.4 5 1  3.7 7.4 5 1  3.1 6.6 6 1  4.1 8.2 6 1  4.3 7.0 5 1
+4.3 6.5 4 1   3.2 5.1 5 1  2.6 4.7 6 1  3.3 6.8 6 0  1.7 4.0 7 0  3.7 6.1 5 1  3.3 6.3 7 1  4.2 7.7 6 1  3.5 6.2 5 1
+2.9 5.7 9 0   2.1 4.8 7 1  2.8 6.2 8 0  4.0 7.0 7 1  3.3 5.7 6 1  3.7 6.9 5 1  3.6 6.6 5 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "area", "error"), [(0, 0.7366, 0.0927), (1, 0.6478, 0.1), (2, 0.7258, 0.1028)]
+)
+def test_delongs_patients(test, area, error):
+    """Areas and standard errors to the four digits that are published."""
+    table = np.array(OVARIAN.split(), dtype=float).reshape(-1, 4)
+    y, scores = table[:, 3].astype(int), table[:, test] * (-1 if test == 2 else 1)
+    tally = tally_scores(y, scores, one_group(y.size))
+    assert round(tally.share, 4) == area
+    assert round(placement_variance(tally, y) ** 0.5, 4) == error
+    single = placement_variance(tally, y, encode_queries(np.arange(y.size), y.size))
+    assert single == pytest.approx(placement_variance(tally, y), rel=0.05)  # groups of one row
+
+
+def test_the_variance_that_proc_prints():
+    """WFNS grades of 113 patients by outcome (data aSAH of the R package pROC), and the variance in its tests."""
+    counts = [[37, 20, 3, 8, 4], [2, 12, 1, 8, 18]]
+    y = np.repeat([0, 1], [72, 41])
+    grades = np.concatenate([np.repeat(np.arange(5.0), row) for row in counts])
+    tally = tally_scores(y, grades, one_group(113))
+    assert placement_variance(tally, y) == pytest.approx(0.00146991470882363, rel=1e-13)
+
+
 def test_groups_of_copies_count_once():
     """Three copies of every row are not more data: the variance is that of one copy."""
     rng = np.random.default_rng(0)

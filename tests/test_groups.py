@@ -5,15 +5,30 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from preflearn import RLSCV, AutoRanker, OrdinalRanker, RankRFM, RankRLS, RankRLSCV, RankSVMCV
+import oracles
+from preflearn import (
+    RLS,
+    RLSCV,
+    AutoRanker,
+    OrderPreferenceRegressor,
+    OrderPreferenceRegressorCV,
+    OrdinalRanker,
+    RankRFM,
+    RankRLS,
+    RankRLSCV,
+    RankSVMCV,
+    TransductiveRankRLS,
+)
 from preflearn.auto import combination, fitting
 from preflearn.auto.tasks import Task
 from preflearn.errors import InputError
+from preflearn.feature_selection import GreedySelector
+from preflearn.metrics import concordance
 from preflearn.model_selection import (
     ConformalRanker,
     HeldOut,
@@ -21,12 +36,16 @@ from preflearn.model_selection import (
     cross_val_predict,
     estimate_auc,
     estimate_concordance,
+    evaluate_scores,
     learning_curve,
     leave_pair_out,
     leave_pair_out_tally,
     permutation_test,
 )
 from preflearn.model_selection._folds import units_of
+from preflearn.model_selection._intervals import mean_interval
+from preflearn.multiple_kernels import MultipleKernelKroneckerRLS, MultipleKernelRankRLS
+from preflearn.relations import KroneckerRLSCV
 
 RANDOM = np.random.default_rng(0)
 # Two queries of a group are in different places, and every group has two or three queries of four rows.
@@ -188,6 +207,228 @@ def test_units_are_connected_components():
             continue
         found = units_of(qid, groups, n).codes
         np.testing.assert_array_equal(found[:, None] == found, unit[:, None] == unit)
+
+
+# Learners that hold rows out while they learn ------------------------------------------------------------------------
+
+
+def whole(labels):
+    return [np.flatnonzero(labels == one) for one in np.unique(labels)]
+
+
+@pytest.mark.parametrize("learner", [RLS(2.0), RankRLS(2.0)])
+@pytest.mark.parametrize("cv", ["leave-query-out", "leave-group-out", 3])
+def test_features_are_selected_by_errors_on_whole_groups(learner, cv):
+    qid = None if isinstance(learner, RLS) else QID
+    rows, y = RANDOM.normal(size=(M, 5)), Y / M
+    model = GreedySelector(learner, 2, cv=cv).fit(rows, y, qid=qid, groups=GROUPS)
+    folds = whole(GROUPS)
+    if cv == 3:
+        folds = model_folds(3, qid)
+    for k in (1, 2):
+        columns, f = model.selected_[:k], np.empty(M)
+        for test in folds:
+            rest = np.setdiff1d(np.arange(M), test)
+            options = {} if qid is None else {"qid": qid[rest]}
+            f[test] = learner.fit(rows[rest][:, columns], y[rest], **options).predict(rows[test][:, columns])
+        lost = y - f
+        if qid is not None:  # the squared error of pairs inside a query, by its Laplacian
+            lost = np.concatenate([2 * (lost[q] - lost[q].mean()) for q in whole(qid)])
+        assert model.cv_scores_[k - 1] == pytest.approx(-(lost @ lost) / M)
+
+
+def model_folds(n, qid):
+    from preflearn.model_selection._folds import read_partition
+
+    found = read_partition(n, np.empty((M, 0)), None, M, qid=qid, groups=GROUPS)
+    for test in found:
+        assert not np.isin(np.delete(GROUPS, test), GROUPS[test]).any()
+    assert sorted(np.concatenate(found)) == list(range(M)) and len(found) == n
+    return found
+
+
+def test_parts_of_groups_are_not_held_out_by_algebra():
+    for model in (GreedySelector(RLS(), 1, cv="leave-one-out"), GreedySelector(RLS(), 1, cv=whole(QID))):
+        with pytest.raises(ValueError, match="holds out a part of a group.*leave-group-out"):
+            model.fit(X, Y, groups=GROUPS)
+    judged = np.where(GROUPS < 9, Y, np.nan)
+    with pytest.raises(ValueError, match="holds out a part of a group"):
+        TransductiveRankRLS(cv=whole(QID)).fit(X, judged, qid=QID, groups=GROUPS)
+    with pytest.raises(ValueError, match="All rows are in one group"):
+        TransductiveRankRLS().fit(X, Y, qid=QID, groups=np.zeros(M))
+
+
+def test_scores_are_found_by_whole_groups():
+    judged = np.where(GROUPS < 9, Y, np.nan)
+    found = TransductiveRankRLS().fit(X, judged, qid=QID, groups=GROUPS)
+    by_hand = TransductiveRankRLS(cv=whole(GROUPS)).fit(X, judged, qid=QID)
+    np.testing.assert_allclose(found.transduction_, by_hand.transduction_)
+    by_query = TransductiveRankRLS().fit(X, judged, qid=QID)
+    assert not np.allclose(found.transduction_, by_query.transduction_)
+
+
+def test_scores_are_hidden_by_whole_groups_and_the_estimate_is_nested():
+    judged, grid = np.where(GROUPS < 9, Y, np.nan), {"alphas": [0.1, 100.0], "fidelities": [0.1, 10.0]}
+    known = np.flatnonzero(GROUPS < 9)
+    hidden = whole(GROUPS[known])
+    model = TransductiveRankRLS(cv=whole(GROUPS)).select(
+        X, judged, qid=QID, groups=GROUPS, hide="leave-query-out", **grid
+    )
+    tables = []
+    for alpha in grid["alphas"]:
+        for fidelity in grid["fidelities"]:
+            f = np.empty(known.size)
+            for test in hidden:
+                y = judged.copy()
+                y[known[test]] = np.nan
+                one = TransductiveRankRLS(alpha, fidelity=fidelity, cv=whole(GROUPS)).fit(X, y, qid=QID)
+                f[test] = one.transduction_[known[test]]
+            tables.append(f)
+
+    def score(rows, f):
+        return concordance(Y[known[rows]], f, QID[known[rows]])
+
+    every = np.arange(known.size)
+    assert model.best_score_ == pytest.approx(max(score(every, f) for f in tables))
+    chosen = oracles.nested_choice(tables, hidden, score)
+    assert model.estimate_.value == pytest.approx(score(every, chosen))
+    assert model.estimate_.counted.startswith("9 groups, ") and "whole groups" in model.estimate_.compared
+    assert not hasattr(model.fit(X, judged, qid=QID), "estimate_")
+
+
+def test_regression_with_order_preferences_holds_out_whole_groups():
+    y = np.where(np.arange(M) % 3 == 0, np.nan, Y / M)
+    labelled = np.flatnonzero(~np.isnan(y))
+    options = {"cv": "leave-group-out", "keep_predictions": True}
+    model = OrderPreferenceRegressorCV([0.01, 0.1], gammas=[0.5], **options).fit(X, y, groups=GROUPS)
+    for k, alpha in enumerate(model.alphas_):
+        for group in np.unique(GROUPS[labelled]):
+            test = labelled[GROUPS[labelled] == group]
+            rest = np.setdiff1d(labelled, test)
+            refit = OrderPreferenceRegressor(alpha, gamma=0.5).fit(X[rest], y[rest])
+            np.testing.assert_allclose(model.cv_predictions_[k, test], refit.predict(X[test]), atol=1e-5)
+    assert model.estimate_.counted == f"{np.unique(GROUPS[labelled]).size} groups, {labelled.size} rows"
+    with pytest.raises(ValueError, match="pass groups="):
+        OrderPreferenceRegressorCV(**options).fit(X, y)
+
+
+def test_weights_of_kernels_are_learned_without_the_groups_that_are_asked():
+    """The first view names the group."""
+    from preflearn.model_selection import QueryKFold
+
+    views = {"group": X[:, :1], "rest": X[:, 1:]}
+    model = MultipleKernelRankRLS(dict.fromkeys(views, "linear"), [0.1, 1.0, 10.0], cv=3, weights="alignment")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(views, Y, qid=QID, groups=GROUPS)
+        K = sum(
+            weight * M * rows @ rows.T / np.trace(rows @ rows.T - (rows @ rows.T).mean(axis=0))
+            for weight, rows in zip(model.weights_.values(), views.values(), strict=True)
+        )
+        alone = RankRLSCV([0.1, 1.0, 10.0], cv=3, kernel="precomputed").fit(K, Y, qid=QID, groups=GROUPS)
+        np.testing.assert_allclose(model.cv_scores_, alone.cv_scores_)
+        f, again = np.empty(M), clone(model)
+        for _, test in QueryKFold(5).split(X, qid=QID):
+            rest = ~np.isin(GROUPS, GROUPS[test])
+            again.fit(
+                {name: rows[rest] for name, rows in views.items()},
+                Y[rest],
+                qid=QID[rest],
+                groups=GROUPS[rest],
+            )
+            f[test] = again.predict({name: rows[test] for name, rows in views.items()})
+        found = model.estimate_
+    assert found.value == pytest.approx(concordance(Y, f, QID))
+    assert found.counted.startswith("14 groups, 34 queries") and "chosen without it as well" in found.compared
+    equal = clone(model).set_params(weights="equal").fit(views, Y, groups=GROUPS)
+    assert "that the other folds choose" in equal.estimate_.compared
+    with pytest.raises(ValueError, match="cv lists row numbers"):
+        _ = model.set_params(cv=whole(GROUPS)).fit(views, Y, qid=QID).estimate_
+
+
+def test_several_kernels_of_a_relation_hold_out_groups_of_objects():
+    rng = np.random.default_rng(0)
+    U, V, labels, families = (
+        rng.normal(size=(9, 3)),
+        rng.normal(size=(6, 2)),
+        rng.normal(size=(9, 6)),
+        np.arange(9) // 3,
+    )
+    model = MultipleKernelKroneckerRLS(["linear"], ["linear"], [1.0, 10.0], hold_out="rows")
+    model.fit([U], [V], labels, row_groups=families)
+    scaled = [K @ K.T * len(K) / np.trace(K @ K.T - (K @ K.T).mean(axis=0)) for K in (U, V)]
+    alone = KroneckerRLSCV(
+        [1.0, 10.0], row_kernel="precomputed", column_kernel="precomputed", hold_out="rows"
+    )
+    alone.fit(*scaled, labels, row_groups=families)
+    np.testing.assert_allclose(model.cv_scores_, alone.cv_scores_)
+    assert model.estimate_.interval == pytest.approx(alone.estimate_.interval)
+    learned = MultipleKernelKroneckerRLS(["linear", "rbf"], ["linear"], [1.0], weights="alignment")
+    with pytest.raises(AttributeError, match="weights='equal'"):
+        _ = learned.fit([U, U], [V], labels).estimate_
+
+
+@pytest.mark.parametrize("model", [RankRLS(), RankRLSCV(), AutoRanker()])
+def test_parts_of_data_do_not_know_all_groups(model):
+    for chunks in ([(X, Y, QID)], "rows.csv"):
+        with pytest.raises(ValueError, match="make the groups the queries"):
+            model.fit_stream(chunks, groups=GROUPS)
+
+
+def test_the_errors_of_a_learning_curve_count_groups():
+    """Copies of a query, under names of their own, are no further queries."""
+    from preflearn import RankRLS
+
+    rows, y, n = RANDOM.normal(size=(M, 3)), Y / M, int(QID.max()) + 1
+    once = learning_curve(RankRLS(), rows, y, qid=QID, sizes=[4, 8, 16])
+    again = [np.tile(values, (4, *np.ones(np.ndim(values) - 1, dtype=int))) for values in (rows, y, QID)]
+    copies = again[2] + np.repeat(np.arange(4) * n, M)
+    data, options = (RankRLS(), *again[:2]), {"qid": copies, "sizes": [16, 32, 64]}
+    grouped = learning_curve(*data, **options, groups=again[2])
+    assert grouped.units.max() == n - 1 and once.units is None
+    np.testing.assert_allclose(grouped.errors, once.errors, rtol=0.25)
+    plain = learning_curve(*data, **options)
+    assert (plain.errors < 0.7 * grouped.errors).all()
+    width = [np.diff([one.extend().low, one.extend().high], axis=0)[0, 0] for one in (plain, grouped)]
+    assert width[0] < 0.8 * width[1]
+
+
+# Scores that are given -----------------------------------------------------------------------------------------------
+
+
+def test_intervals_of_given_scores_count_groups_of_queries():
+    scores = Y + M * RANDOM.normal(size=M) / 4
+    found = evaluate_scores(
+        Y, scores, QID, metrics=["concordance", "neg_mean_squared_pair_error"], groups=GROUPS
+    )
+    values = concordance(Y, scores, QID, per_query=True).values
+    sums = np.bincount(QUERY_OF_GROUP, weights=values - values.mean())
+    error = (N_GROUPS / (N_GROUPS - 1) * np.sum(sums**2)) ** 0.5 / values.size
+    assert mean_interval(values)[0] ** 0.5 != pytest.approx(error)
+    from scipy.stats import t as student
+
+    half = student.ppf(0.975, N_GROUPS - 1) * error
+    first = found.metrics[0]
+    assert first.interval == pytest.approx((values.mean() - half, values.mean() + half))
+    assert (
+        "14 groups of queries" in first.interval_method and found.n_groups == found.to_dict()["groups"] == 14
+    )
+    plain = evaluate_scores(Y, scores, QID, metrics=["neg_mean_squared_pair_error"]).metrics[0]
+    assert found.metrics[1].value == plain.value and found.metrics[1].interval != plain.interval
+
+
+def test_intervals_of_one_ranking_count_groups():
+    """Copies of a row say no more than the row."""
+    scores = CLASSES + RANDOM.normal(size=M)
+    once = evaluate_scores(CLASSES, scores, metrics=["auc"]).metrics[0]
+    copies = [np.repeat(values, 6) for values in (CLASSES, scores, np.arange(M))]
+    as_rows = evaluate_scores(*copies[:2], metrics=["auc"]).metrics[0]
+    grouped = evaluate_scores(*copies[:2], metrics=["auc"], groups=copies[2]).metrics[0]
+    width = [one.interval[1] - one.interval[0] for one in (once, as_rows, grouped)]
+    assert width[1] < 0.5 * width[0] and 0.95 < width[2] / width[0] < 1.1
+    assert f"{M} groups" in grouped.interval_method
+    with pytest.raises(ValueError, match="one group label per row"):
+        evaluate_scores(CLASSES, scores, groups=GROUPS[1:])
 
 
 # AutoRanker ---------------------------------------------------------------------------------------------------------

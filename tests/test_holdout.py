@@ -635,6 +635,26 @@ def test_a_fold_that_holds_nearly_all_of_the_trace_is_refitted():
         )
 
 
+@pytest.mark.parametrize(
+    "representation", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "n_basis": 20, "random_state": 0}]
+)
+@pytest.mark.parametrize("weighting", ["pair", "item", "query"])
+def test_rows_of_a_ranking_under_cost_unit_leave_by_algebra(monkeypatch, representation, weighting):
+    X, y, _ = make_data(50)
+    model = RankRLS(cost="unit", weighting=weighting, **representation)
+    alphas, folds = [2.0**-8, 1.0, 2.0**12], [np.arange(k, 50, 10) for k in range(10)]
+    expected = [
+        oracles.refit_folds(clone(model).set_params(alpha=alpha), X, y, None, folds) for alpha in alphas
+    ]
+
+    def refuse(*args, **options):
+        raise AssertionError("refitted")
+
+    monkeypatch.setattr(choosing.Problem, "_refit", refuse)
+    found = HeldOut(model, X, y).predict(folds, alphas)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("shape", [(20, 3), (20, 40)], ids=["tall", "wide"])
 @pytest.mark.parametrize("solver", ["dual", "primal"])
 @pytest.mark.parametrize("many_alphas", [False, True])

@@ -72,25 +72,61 @@ def test_every_shuffle_permutes_one_column_inside_the_queries(sparse):
     assert all((Z[:, 1] != X[:, 1]).any() for Z in seen) and (seen[0][:, 1] != seen[1][:, 1]).any()
 
 
-@pytest.mark.parametrize("with_queries", [True, False])
-def test_values_and_intervals_are_those_of_the_predictions(with_queries):
-    X, y, qid = data()
-    qid = qid if with_queries else None
+@pytest.mark.parametrize("labels", ["queries", "none", "groups", "queries and groups"])
+def test_values_and_intervals_are_those_of_the_predictions(labels):
+    X, y, queries = data()
+    qid = queries if "queries" in labels else None
+    groups = np.random.default_rng(1).integers(9, size=48) if "groups" in labels else None
     model = Linear(1, 0.5, 0.2)
-    found = feature_influence(model, X, y, qid=qid, n_repeats=4, random_state=3)
+    found = feature_influence(model, X, y, qid=qid, groups=groups, n_repeats=4, random_state=3)
 
-    def lost(within):
+    def lost(rows=slice(None)):
+        within = None if qid is None else qid[rows]
         whole, *shuffled = [
-            concordance(y, Z @ model.weights, within, per_query=True).values for Z in model.asked
+            concordance(y[rows], (Z @ model.weights)[rows], within, per_query=True).values
+            for Z in model.asked
         ]
-        return whole - np.reshape(shuffled, (3, 4, -1))
+        return (whole - np.reshape(shuffled, (3, 4, -1))).mean(axis=1)
 
-    np.testing.assert_allclose(found.values, lost(qid).mean(axis=(1, 2)))
-    blocks = np.random.default_rng(0).permutation(48) % 5
-    trials = lost(qid if with_queries else blocks).mean(axis=1)
+    if labels == "queries":
+        trials = lost()
+        assert found.over == "queries"
+    else:  # pseudo-values: each block of units left out
+        owner = np.arange(48) if groups is None else np.unique(groups, return_inverse=True)[1]
+        n_units, n = owner.max() + 1, min(30, owner.max() + 1)
+        block = (np.random.default_rng(0).permutation(n_units) % n)[owner]
+        left = np.column_stack([lost(np.flatnonzero(block != k)).mean(axis=1) for k in range(n)])
+        trials = n * lost().mean(axis=1, keepdims=True) - (n - 1) * left
+        assert found.over == f"{n_units} {'rows' if groups is None else 'groups'} in {n} blocks"
+    np.testing.assert_allclose(found.values, lost().mean(axis=1))
     half = student.ppf(0.975, trials.shape[1] - 1) * trials.std(axis=1, ddof=1) / np.sqrt(trials.shape[1])
     np.testing.assert_allclose(found.intervals, np.column_stack([found.values - half, found.values + half]))
     assert found.concordance == pytest.approx(concordance(y, X @ model.weights, qid))
+    assert found.over in str(found)
+
+
+def test_the_interval_counts_groups():
+    """Rows of a patient that are copies of each other say no more than one of them."""
+    X, y, _ = data()
+    once = feature_influence(Linear(1, 0.5, 0), X, y, n_repeats=20, random_state=0).intervals
+    copies, patient = np.repeat(X, 5, axis=0), np.repeat(np.arange(48), 5)
+    wide, narrow = (
+        feature_influence(
+            Linear(1, 0.5, 0), copies, np.repeat(y, 5), groups=groups, n_repeats=20, random_state=0
+        ).intervals
+        for groups in (patient, None)
+    )
+    assert np.diff(wide[0]) > 0.7 * np.diff(once[0]) and np.diff(narrow[0]) < 0.6 * np.diff(once[0])
+    with pytest.raises(ValueError, match="one label per row|query label"):
+        feature_influence(Linear(1, 0.5, 0), X, y, groups=[1, 2])
+
+
+def test_the_interval_counts_judges():
+    X, y, _ = data()
+    pairs = np.array([(i, j) for i in range(48) for j in range(0, 48, 5) if y[i] > y[j]])
+    judge = np.arange(len(pairs)) % 7
+    found = feature_influence(Linear(1, 0.5, 0), X, pairs=pairs, groups=judge, random_state=0)
+    assert found.over == "7 groups in 7 blocks" and np.isfinite(found.intervals).all()
 
 
 def test_the_interval_of_a_useless_feature_of_one_ranking_holds_nothing_lost():

@@ -70,7 +70,8 @@ def test_what_is_suspicious_depends_on_the_model():
     from preflearn.metrics.single_columns import SingleColumn as One
 
     columns = [One("a", 0.995), One("b", 0.93), One("c", 0.7)]
-    assert [one.name for one in suspicious(columns)] == ["a"]
+    assert [one.name for one in suspicious(columns)] == ["a", "b"]  # `look` asks before there is a model
+    assert [one.name for one in suspicious(columns, 0.99)] == ["a"]
     assert [one.name for one in suspicious(columns, 0.935)] == ["a", "b"]
     assert suspicious([One("c", 0.7)], 0.7) == [] and suspicious([One("b", 0.93)], 0.93) == []
 

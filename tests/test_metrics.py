@@ -31,12 +31,23 @@ from preflearn.metrics import (
     kendall_tau,
     mean_squared_pair_error,
     ndcg,
+    pairwise,
     precision_at,
     reciprocal_rank,
 )
 from preflearn.metrics.single_columns import labels_alone
 from preflearn.model_selection import HeldOut, cross_val_predict
 from strategies import examples
+
+
+@pytest.fixture(autouse=True, scope="module", params=["few pairs", "sorted rows"])
+def every_way(request):
+    """Few pairs are looked at by NumPy, more of them by the compiled loop: every test does both."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "sorted rows":
+            patch.setattr(pairwise, "_FEW_PAIRS", -1)
+        yield
+
 
 LISTWISE = (ndcg, average_precision, reciprocal_rank, err, precision_at)
 ALL_WITH_QID = (concordance, disagreement_error, kendall_tau, *LISTWISE)

@@ -1,7 +1,8 @@
-"""Eight newcomers, each from their first command to what they came for, without a stumble.
+"""Nine newcomers, each from their first command to what they came for, without a stumble.
 
-The README, a messy table, a page of comparisons in a browser, chosen and rejected texts, scikit-learn, a notebook,
-drugs and targets, the docs. ``pytest tests/test_newcomers.py -v`` plays them, with a browser where Chromium is there.
+The README, a messy table, patients with several visits, a page of comparisons in a browser, chosen and rejected texts,
+scikit-learn, a notebook, drugs and targets, the docs. ``pytest tests/test_newcomers.py -v`` plays them, with a browser
+where Chromium is there.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -106,6 +109,69 @@ def test_with_a_messy_table(ok, call):
     assert "Preis" in honest["influence"]["names"]
 
 
+def test_with_patients_who_came_several_times(ok, call):
+    """A researcher: sixty patients, a coin toss for each, features that tell patients apart, and a paper to write."""
+    from preflearn import AutoRanker
+    from preflearn.errors import DependenceWarning
+    from preflearn.io import read_table
+    from preflearn.model_selection import permutation_test
+
+    rng = np.random.default_rng(0)
+    for name, n in (("patients", 60), ("later", 40)):
+        visits = np.repeat(np.arange(n), rng.integers(3, 7, size=n))
+        profile, ill = rng.normal(size=(n, 4)), rng.permutation(n) % 2
+        blood = profile[visits] + 0.1 * rng.normal(size=(visits.size, 4))
+        lines = [
+            ",".join([f"{name}{patient}", *(f"{value:.3f}" for value in row), str(ill[patient])])
+            for patient, row in zip(visits, blood, strict=True)
+        ]
+        Path(f"{name}.csv").write_text("\n".join(["patient,a,b,c,d,outcome", *rng.permutation(lines)]))
+    seen = ok("look", "patients.csv", "--target", "outcome")
+    assert seen.startswith("Rows with the same `patient` depend on each other (60 groups")
+    assert "--group patient" in seen.split("Columns")[0]
+    train = ("train", "patients.csv", "--target", "outcome", "--kernel", "rbf")
+    naive = json.loads(ok(*train, "--drop", "patient", "--json", "-o", "naive.preflearn"))["estimate"]
+    honest = json.loads(ok(*train, "--group", "patient", "--json", "--report", "paper.html"))
+    assert naive["value"] > 0.85  # that would have been published
+    low, high = honest["estimate"]["interval"]
+    assert low < 0.5 < high and honest["estimate"]["value"] < 0.65 and honest["counts"]["groups"] == 60
+    assert "60 groups" in Path("paper.html").read_text()
+    evaluated = json.loads(
+        ok(
+            "evaluate",
+            "patients.preflearn",
+            "later.csv",
+            "--group",
+            "patient",
+            "--metric",
+            "auc",
+            "--no-query",
+            "--json",
+        )
+    )
+    low, high = evaluated["metrics"][0]["interval"]
+    assert evaluated["groups"] == 40 and low < 0.5 < high
+    assert "40 groups" in ok("evaluate", "patients.preflearn", "later.csv", "--group", "patient")
+    status, _, err = call("evaluate", "patients.preflearn", "later.csv", "--group", "person")
+    assert status == 2 and "--group asks for column 'person'" in err
+    # the same in Python
+    table = read_table("patients.csv", target="outcome")
+    frame = {name: column for name, column in table.columns.items() if name != "patient"}
+    rows, y, patient = np.column_stack([*frame.values()]).astype(float), table.y, table.columns["patient"]
+    pandas = pytest.importorskip("pandas")
+    model = AutoRanker(preset="fast", random_state=0)
+    with pytest.warns(DependenceWarning, match="60 groups"):
+        model.fit(pandas.DataFrame({"patient": patient, **frame}), y)
+    found = model.fit(rows, y, groups=patient).estimate_
+    assert found.interval[0] < 0.5 < found.interval[1]
+    text = found.describe()
+    assert "Methods." in text and "60 groups" in text and "References." in text
+    test = permutation_test(
+        model.set_params(preset="fast"), rows, y, groups=patient, n_permutations=19, random_state=0
+    )
+    assert test.pvalue > 0.05
+
+
 def test_at_a_page_of_comparisons(ok, tmp_path):
     pytest.importorskip("uvicorn", reason="the extra 'web' is not installed")
     from tests.browser import Browser, find_browser
@@ -196,6 +262,19 @@ def test_from_scikit_learn():
         RankRLS().fit(broken, y, qid=qid)
 
 
+def test_a_first_figure_compiles_nothing():
+    """Compiling took most of the time of the first concordance and of the demo."""
+    code = (
+        "import sys, numpy as np; from preflearn.metrics import concordance, kendall_tau; "
+        "from preflearn.datasets import load_demo; data = load_demo(); "
+        "print(concordance(data.y, data.X[:, 0], data.qid), kendall_tau([3, 2, 1], [1, 3, 2]), 'numba' in sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert out[2] == "False" and 0.5 < float(out[0]) < 0.7
+
+
 def test_from_choix():
     """A list of pairs, the winner first, is a list of battles."""
     from preflearn import rate
@@ -220,8 +299,10 @@ def test_in_a_notebook():
     model = AutoRanker(preset="fast", random_state=0).fit(table, y[few], qid=qid[few])
     assert "<table" in model.leaderboard_._repr_html_() and model.leaderboard_.plot().has_data()
     assert model.explain(table, [0, 1], qid=qid[few]).shape == (2, 4 + len(names))
-    model.report("report.html")
+    report = model.report("report.html")
     assert "What was tried" in Path("report.html").read_text()
+    assert len(repr(report)) < 1500 and report.verdict in repr(report)
+    assert report._repr_html_().startswith("<iframe srcdoc=") and "What was tried" in report._repr_html_()
 
 
 def test_with_drugs_and_targets(ok, call):
@@ -259,3 +340,12 @@ def test_in_the_docs():
                 assert (page.parent / target).is_file(), f"{page.name}: {target}"
         for command in re.findall(r"^\$ preflearn ([a-z]+)", text, re.MULTILINE):
             assert command in (*COMMANDS, *MOVED_COMMANDS), f"{page.name}: preflearn {command}"
+    for name in (
+        "automatic",
+        "performance_estimation",
+    ):  # a page that answers; what is measured stands on another one
+        text = (ROOT / f"docs/user_guide/{name}.md").read_text(encoding="utf-8")
+        assert len(text.split()) < 800 and "](../_static/" in text
+        assert (
+            ROOT / f"docs/user_guide/{name}_in_detail.md"
+        ).is_file() and f"{{doc}}`{name}_in_detail`" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,101 @@ def test_look_recommends_no_command_that_is_refused(call, tmp_path, grade, note)
     _, shown, _ = call("look", path, "--target", "grade")
     text = " ".join(shown.split())
     assert note in text and "To train on it" not in text and "`grade` has one value" not in text
+
+
+def test_look_proposes_what_train_takes(call, tmp_path, monkeypatch):
+    """Missing targets are left out, copies are named by both; labels as targets get words instead of a command."""
+    monkeypatch.chdir(tmp_path)
+    table = shop_table(leak=False)
+    rows = [list(row) for row in zip(*table.values())]
+    rows += [list(rows[k]) for k in range(30)]
+    rows[3][list(table).index("grade")] = ""
+    path = write_csv(tmp_path / "shop.csv", dict(zip(table, map(list, zip(*rows)))))
+    found = json.loads(call("look", path, "--json")[1])
+    notes = " ".join(found["notes"])
+    # The row without a target is no longer a copy.
+    assert "1 row has no target that can be read" in notes and "29 rows are copies of earlier ones" in notes
+    words = shlex.split(found["command"])
+    assert words[-1] == "--skip-bad"
+    status, out, err = call(*words[1:], "--kernel", "linear", "--json")
+    assert status == 0, err
+    assert "29 rows are copies of earlier ones" in " ".join(json.loads(out)["notes"])
+    table["grade"] = ["good" if grade > 1 else "bad" for grade in table["grade"]]
+    path = write_csv(tmp_path / "labels.csv", table)
+    found = json.loads(call("look", path, "--target", "grade", "--json")[1])
+    assert found["command"] == "" and "of two labels 1 for the positive one" in " ".join(found["notes"])
+    assert call("train", path, "--target", "grade")[0] == 2
+
+
+def test_look_asks_about_a_leak_before_there_is_a_model(call, tmp_path):
+    table = shop_table(leak=False)
+    rng = np.random.default_rng(0)
+    table["clicks_after"] = [10 * grade + float(rng.normal(0, 5)) for grade in table["grade"]]
+    found = json.loads(call("look", write_csv(tmp_path / "shop.csv", table), "--json")[1])
+    (column,) = [one for one in found["columns"] if one["name"] == "clicks_after"]
+    assert 0.9 < column["alone"] < 0.99
+    assert found["notes"][0].startswith("`clicks_after` alone orders") and "--drop" in found["notes"][0]
+    assert "--drop" not in found["command"]
+
+
+def test_long_texts_are_texts_and_shown_in_short(call, tmp_path):
+    """Prompts of a benchmark repeat: they are no categories, and none fills a verdict with its 200 characters."""
+    rng = np.random.default_rng(0)
+    words = "lamp chair wood good light room house city lake quick brown every".split()
+    prompts = [" ".join(rng.choice(words, 35)) for _ in range(12)]
+    quality = rng.normal(size=12)
+    k = np.arange(240) // 20
+    table = {"prompt": [prompts[one] for one in k], "length": rng.normal(size=240).round(3).tolist(),
+             "target": (quality[k] + 0.3 * rng.normal(size=240)).round(3).tolist()}  # fmt: skip
+    path = write_csv(tmp_path / "prompts.csv", table)
+    found = json.loads(call("look", path, "--json")[1])
+    assert next(one["kind"] for one in found["columns"] if one["name"] == "prompt") == "text"
+    command = (
+        "train",
+        path,
+        "--learner",
+        "rankrls",
+        "--kernel",
+        "linear",
+        "--report",
+        tmp_path / "r.html",
+        "-o",
+    )
+    for option in (("--no-query",), ("--query", "prompt")):
+        status, out, err = call(*command, tmp_path / "m.preflearn", *option, "--force")
+        assert status == 0, err
+        page = (tmp_path / "r.html").read_text(encoding="utf-8")
+        for one in prompts:
+            assert one[:100] not in out and one[:100] not in page
+
+
+CUT = """[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1)
+  .map(e => e.getAttribute('aria-label'))"""
+
+
+def test_no_table_of_a_page_is_cut_on_a_phone(call, tmp_path):
+    from tests.browser import Browser, find_browser
+
+    if find_browser() is None:
+        pytest.skip("no Chromium on this machine")
+    rng = np.random.default_rng(0)
+    names = ["a-large-model-of-2024-04-09", "another-one-instruct-70b", "small", "medium"]
+    lines = ["model_a,model_b,winner,topic"]
+    for k in range(200):
+        a, b = rng.choice(4, 2, replace=False)
+        lines.append(f"{names[a]},{names[b]},{'model_a' if rng.random() < 0.6 else 'model_b'},{'xy'[k % 2]}")
+    (tmp_path / "battles.csv").write_text("\n".join(lines) + "\n")
+    shop = write_csv(tmp_path / "shop.csv", shop_table())
+    trained = ("train", shop, "--target", "grade", "--query", "session", "--set", "time_limit=1", "-o")
+    commands = [
+        ("look", shop),
+        ("rate", tmp_path / "battles.csv", "--category", "topic"),
+        (*trained, tmp_path / "m.preflearn"),
+    ]
+    with Browser(tmp_path / "b") as browser:
+        for command in commands:
+            page = tmp_path / f"{command[0]}.html"
+            status, _, err = call(*command, "--report", page)
+            assert status == 0, err
+            browser.open(page, width=390, scheme="light")
+            assert browser.evaluate(CUT) == [], command[0]

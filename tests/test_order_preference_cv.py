@@ -134,6 +134,7 @@ def test_published_grid_by_default():
     assert_allclose(model.alphas_, 10.0 ** np.arange(-4, 5))
     assert_allclose(model.gammas_, 10.0 ** np.arange(-4, 5))
     assert model.cv_scores_.shape == (9, 9)
+    assert OrderPreferenceRegressorCV().cv == 5
 
 
 @pytest.mark.parametrize(

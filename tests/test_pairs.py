@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 import oracles
@@ -15,6 +16,8 @@ from preflearn.comparisons import PreferenceComparisons
 from preflearn.model_selection import HeldOut, leave_pair_out, leave_pair_out_tally, leave_preference_out
 from preflearn.model_selection._problem import Problem
 from preflearn.squared.base import Asked
+from preflearn.squared.holdout import alike
+from preflearn.squared.holdout.alike import predict_without_sets_alike
 from preflearn.squared.representations import FullKernel
 from strategies import examples, ranking_problems
 
@@ -34,6 +37,58 @@ LEARNERS = st.sampled_from(
         (RankRLS, {"cost": "relative"}),
     ]
 )
+
+
+@examples(60)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(["magnitude", "unit", "relative"]),
+    st.sampled_from(["pair", "item", "query"]),
+    st.sampled_from([2, 3, 5]),
+    st.sampled_from(["rbf", "linear"]),
+    st.sampled_from([2.0**-10, 1.0, 2.0**15]),
+)
+def test_sets_that_leave_a_ranking_alike_equal_refitting(seed, cost, weighting, n_grades, kernel, alpha):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(24, 30)), np.sort(rng.integers(0, n_grades, 24)) * 1.5
+    y[:3] = 0.0, 1.5, 1.5 * (n_grades - 1)
+    model = RankRLS(alpha, kernel=kernel, cost=cost, ties="exclude", weighting=weighting)
+    problem = Problem.read(model, X, y, None)
+    (task,) = problem.tasks
+    codes = task.alike.codes
+    lone = np.flatnonzero(np.bincount(codes)[codes] == 1)  # a group of one row leaves whole
+    leaving = [[a, b] for a in np.flatnonzero(y == 0.0) for b in np.flatnonzero(y == y[-1])][:6]
+    K = problem.inputs.kernel_matrix()
+    for sets in (leaving, [[row] for row in lone[:1]]):
+        if sets:
+            found = predict_without_sets_alike(K, task.alike, task, np.array(sets), alpha)
+            expected = [oracles.refit_without(model, X, y, None, rows, rows) for rows in sets]
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("options", [{"ties": "exclude"}, {"cost": "unit"}, {"cost": "relative"}])
+@pytest.mark.parametrize("representation", [{}, {"kernel": "rbf"}])
+def test_pairs_and_rows_of_two_classes_share_an_inverse(monkeypatch, options, representation):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 4)), rng.permutation(np.repeat([0.0, 1.0], [25, 15]))
+    model = RankRLS(0.5, **options, **representation)
+    made = []
+    explicit = alike.explicit_resolvent
+    monkeypatch.setattr(
+        alike, "explicit_resolvent", lambda *args, **kw: made.append(1) or explicit(*args, **kw)
+    )
+    pairs, found = leave_pair_out(model, X, y)
+    assert len(pairs) == 375
+    assert len(made) == 1
+    some = pairs[::25]
+    expected = np.array([oracles.refit_without(model, X, y, None, pair, pair) for pair in some])
+    np.testing.assert_allclose(found[::25], expected, rtol=1e-8, atol=1e-10)
+    singles = [[row] for row in range(40)]
+    alphas = [2.0**-5, 8.0]
+    for k, rows in enumerate(HeldOut(model, X, y).predict(singles, alphas)):
+        expected = oracles.refit_folds(clone(model).set_params(alpha=alphas[k]), X, y, None, singles)
+        np.testing.assert_allclose(rows, expected, rtol=1e-7, atol=1e-9)
+    assert len(made) == 1 + 2 * 2  # two classes, two alphas
 
 
 def scaled(problem):

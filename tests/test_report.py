@@ -215,6 +215,24 @@ def test_the_page_says_what_was_computed(page):
     assert "SHA-256" in text and "preflearn train" in text and "bootstrap over queries" in text
 
 
+def test_the_first_screen_has_estimate_influence_curve_and_a_query(page, browser):
+    browser.open(page, width=1280, scheme="light")
+    inside = "[...document.querySelectorAll('{}')].map(e => e.getBoundingClientRect().{})"
+    titles = browser.evaluate("[...document.querySelectorAll('.cards h2')].map(e => e.textContent)")
+    assert titles[:3] == ["How good is it?", "Influence of the features", "Would more queries help?"]
+    assert titles[3].startswith("A typical query: ")
+    assert browser.evaluate("document.querySelectorAll('.cards svg.plot').length") == 3
+    assert max(browser.evaluate(inside.format(".cards > section:nth-child(-n+2)", "bottom"))) < 900
+    assert len(set(browser.evaluate(inside.format(".cards > section", "left")))) == 2, "two beside each other"
+    browser.open(page, width=390, scheme="light")
+    assert len(set(browser.evaluate(inside.format(".cards > section", "left")))) == 1
+    text = page.read_text(encoding="utf-8")
+    found = re.search(
+        r'aria-label="Held-out concordance ([\d.]+), 95 % interval [^"]*random order: 0.500', text
+    )
+    assert found and f'<p class="figure">{found[1]} ' in text
+
+
 def test_names_cannot_become_markup(page):
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text

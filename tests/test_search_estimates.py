@@ -70,7 +70,12 @@ def test_the_estimate_of_queries_is_that_of_a_choice_by_hand(kind, seed):
     chosen = oracles.nested_choice(tables, folds, lambda rows, f: concordance(y[rows], f, qid[rows]))
     found = model.estimate_
     assert found.value == pytest.approx(concordance(y, chosen, qid))
+
+    def score(rows, f):
+        return concordance(y[rows], f, qid[rows])
+
     expected = oracles.query_interval(y, chosen, model.predict(X), qid)
+    expected = oracles.with_the_choice(expected, found.value, tables, folds, score, chosen)
     np.testing.assert_allclose(found.interval, expected, atol=1e-7)
     assert found.counted == f"{len(folds)} queries, {len(y)} rows" and found.counted in str(found)
     assert model.best_score_ == model.cv_scores_.max()
@@ -127,7 +132,7 @@ def test_other_measures_have_the_interval_of_a_jackknife(scoring):
         return -np.mean(np.abs(y[rows] - f))
 
     def by(rows, f):
-        return -np.mean((y[rows] - f) ** 2) if scoring == "r2" else measure(rows, f)
+        return -np.mean((y[rows] - f) ** 2) / y.var() if scoring == "r2" else measure(rows, f)
 
     qid = {"qid": labels} if ranks else {}
     tables = [cross_val_predict((RankRLS if ranks else RLS)(a), X, y, cv=units, **qid) for a in ALPHAS]
@@ -144,7 +149,9 @@ def test_other_measures_have_the_interval_of_a_jackknife(scoring):
     f = model.predict(X)
     half *= widening(optimism(y[i] - y[j], chosen[i] - chosen[j], f[i] - f[j])) ** 0.5
     limit = 1.0 if scoring == "r2" else 0.0
-    assert found.interval == pytest.approx((value - half, min(value + half, limit)), abs=1e-9)
+    limits, plain = (-np.inf, limit), (value - half, min(value + half, limit))
+    expected = oracles.with_the_choice(plain, value, tables, units, by, chosen, limits)
+    assert found.interval == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(40) // 4])

@@ -116,6 +116,7 @@ def test_metric_by_name_function_and_with_options():
     by_function = compare_rankers(y, a, b, qid, metric=ndcg)
     assert by_function.means[1] == pytest.approx(ndcg(y, b, qid)) and by_function.metric == "ndcg"
     error = compare_rankers(y, a, b, qid, metric="neg_disagreement_error")
+    assert compare_rankers(y, a, b, qid, metric="disagreement_error").metric == error.metric
     plain = compare_rankers(y, a, b, qid)
     assert error.pvalue == plain.pvalue and error.n_wins == plain.n_wins
     with pytest.raises(ValueError, match="unknown metric"):

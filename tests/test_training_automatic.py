@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import nan
 
 import numpy as np
@@ -75,6 +76,27 @@ def test_the_page_shows_candidates_importances_and_what_to_do_next(files):
                  "share of the importance", "What to do next", "Influence of the features"):  # fmt: skip
         assert part in text
     assert "The choice of alpha" not in text and "Comparison with simple baselines" not in text
+
+
+def test_the_rule_of_the_combination_is_said_with_its_figures(files):
+    text = (files / "r.html").read_text(encoding="utf-8")
+    rule = (
+        r"unless the best of them is ahead by more than one standard error over the folds \(here by ([^)]*)\)"
+    )
+    note = re.search(rule, text)
+    assert note is not None and re.fullmatch(r"[+-]\d\.\d{4}, standard error \d\.\d{4}", note[1])
+
+
+def test_the_time_that_is_left_is_said_at_once(monkeypatch):
+    monkeypatch.setattr(fitting, "_REFITTED_CELLS", 50_000)
+    X, y, qid, names = shop(12)
+    said: list[str] = []
+    options = TrainingOptions(learner=Learner.auto)
+    train(RankingProblem(RankingData(X, y, qid, names), options), tell=said.append, details=False)
+    stage = "trying candidates of different kinds"
+    assert re.fullmatch(rf"{stage}: linear, about \d+ s left", said[said.index(stage) + 1])
+    assert any(f"{stage}: the same without each fold, about" in one for one in said)
+    assert len([one for one in said if ": linear, about" in one]) == 1, "stages inside of others are not told"
 
 
 def test_figures_are_those_of_the_library():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -20,9 +20,9 @@ _BAR = 20
 class Stage:
     """One stage in progress; `iteration` reports at most every two seconds, `count` how much of a total is done."""
 
-    def __init__(self, name: str | None, bar: Any = None):
-        self._name, self._bar = name, bar
-        self._last = time.perf_counter()
+    def __init__(self, name: str | None, bar: Any = None, listener: Callable[[float], None] | None = None):
+        self._name, self._bar, self._listener = name, bar, listener
+        self._begun = self._last = time.perf_counter()
 
     def iteration(self, number: int, residual: float) -> None:
         self._tell(f"iteration {number}, residual {residual:.2e}")
@@ -31,6 +31,8 @@ class Stage:
         """``done`` of ``total`` are finished."""
         if self._bar is not None:
             self._bar.update(0, completed=done, total=total)
+        if self._listener is not None and done:
+            self._listener((time.perf_counter() - self._begun) * (total - done) / done)
         self._tell(f"{done:,} of {total:,} {what}")
 
     def amount(self, done: int, what: str) -> None:
@@ -60,6 +62,8 @@ class Stages:
 
     # One bar at a time: a stage inside another one is part of it.
     _bar_shown = False
+    # Who else wants to know: called with the name of each stage that begins, and about how long it all will take.
+    _listener: Callable[[str], None] | None = None
 
     def __init__(self, owner: str | None):
         self._owner = owner
@@ -68,8 +72,31 @@ class Stages:
         """A line about what is about to be done."""
         note(self._owner, text)
 
+    @classmethod
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Stage]:
+    def told_to(cls, listener: Callable[[str], None]) -> Iterator[None]:
+        """Tell a function, too, which stages begin and about how many seconds are left.
+
+        Examples
+        --------
+        >>> with Stages.told_to(print), Stages(None)("boosted trees", left=lambda: 90.0):
+        ...     pass
+        boosted trees, about 90 s left
+        """
+        before, cls._listener = cls._listener, listener
+        try:
+            yield
+        finally:
+            cls._listener = before
+
+    @contextmanager
+    def __call__(self, name: str, *, left: Callable[[], float] | None = None) -> Iterator[Stage]:
+        if Stages._listener is not None and left is not None:
+            listener, text = Stages._listener, f"{name}, about {{:.0f}} s left"
+            listener(text.format(max(1.0, left())))
+            with Stages.told_to(lambda nothing: None):  # a stage inside this one is part of it
+                yield Stage(None, listener=lambda seconds: listener(text.format(seconds)))
+            return
         if self._owner is None or Stages._bar_shown:
             yield Stage(None)
             return

@@ -308,6 +308,8 @@ TRAIN = Command(
         ],
         "target": ["", "--target price"],
         "query": ["", "--query kind", "--no-query"],
+        "group": ["", "--group name"],
+        "event": ["", "--event colour=red"],
         "columns": ["", "--features price,size", "--drop size,colour"],
         "encode": ["", "--encode size=onehot"],
         "skip": ["", "--skip-bad"],
@@ -348,6 +350,15 @@ TRAIN = Command(
             lambda c: has(c, "data", "gaps") and not has(c, "skip") and not has(c, "target"),
             r"1 missing target .*Pass --skip-bad to leave these rows out",
         ),
+        "groups are of rows": Rule(lambda c: _compared(c) and has(c, "group"), r"--group is for rows"),
+        "events are of rows": Rule(lambda c: _compared(c) and has(c, "event"), r"--event is for rows"),
+        "an event that leaves": Rule(
+            lambda c: has(c, "event") and has(c, "columns", "--drop"), r"--event colour names a column that .*--drop"
+        ),
+        "times are not regressed on": Rule(
+            lambda c: has(c, "event") and has(c, "learner", "rls") and "rankrls" not in c["learner"],
+            r"RLS is regression .*--learner rankrls",
+        ),
         "preferences have weights": Rule(lambda c: _compared(c) and has(c, "weight"), r"--read weight"),
         "preferences are not within queries": Rule(
             lambda c: _compared(c) and has(c, "within"), r"within_queries would be ignored with preferences"
@@ -367,9 +378,10 @@ TRAIN = Command(
         "prompts of texts": Rule(lambda c: has(c, "prompt") and not _texts(c), r"--prompt .*texts"),
         "missing in LETOR": Rule(lambda c: has(c, "missing") and not _letor(c), r"missing"),
         "LETOR has no columns": Rule(
-            lambda c: _letor(c) and any(has(c, name) for name in ("target", "encode", "weight", "item", "columns"))
+            lambda c: _letor(c)
+            and any(has(c, name) for name in ("target", "encode", "weight", "item", "columns", "group", "event"))
             or (_letor(c) and has(c, "query", "--query")),
-            r"--(target|query|encode|read weight|read item|features|drop)",
+            r"--(target|query|encode|read weight|read item|features|drop|group|event)",
         ),
         "weights and a limit": Rule(lambda c: has(c, "weight") and has(c, "limit") and not _single(c),
             r"time_limit .*--read weight"),
@@ -441,6 +453,11 @@ _PAIRS_HAVE_NO_ROLES = Rule(
     lambda c: _paired(c) and any(has(c, name) for name in ("target", "query", "drop", "text")),
     r"--(target|query|no-query|drop|text) (would be ignored with --(chosen|preferences)|names texts)",
 )
+_GROUPS_ARE_OF_ROWS = Rule(lambda c: _paired(c) and has(c, "group"), r"--group is for rows")
+_EVENTS_ARE_OF_ROWS = Rule(lambda c: _paired(c) and has(c, "event"), r"--event is for rows")
+_TIMES_HAVE_ONE_METRIC = Rule(
+    lambda c: has(c, "event") and has(c, "metric") and _of_rows(c), r"does not know censored times"
+)
 _DROPPED_IS_THERE = Rule(
     lambda c: has(c, "drop") and _of_rows(c) and not has(c, "data", "more.csv"),
     r"--drop asks for column 'extra'",
@@ -450,9 +467,13 @@ _FORCED = Rule(
 )
 _LETOR_HAS_NO_NAMES = Rule(
     lambda c: (
-        _letor(c) and (has(c, "drop") or has(c, "query", "--query") or has(c, "item") or has(c, "target"))
+        _letor(c)
+        and (
+            any(has(c, one) for one in ("drop", "item", "target", "group", "event"))
+            or has(c, "query", "--query")
+        )
     ),
-    r"--(drop|query|read item|target) ",
+    r"--(drop|query|read item|target|group|event) ",
 )
 
 PREDICT = Command(
@@ -527,6 +548,8 @@ EVALUATE = Command(
         "metric": ["", "--metric ndcg@3,map"],
         "target": ["", "--target share"],
         "query": ["", "--query kind", "--no-query"],
+        "group": ["", "--group name"],
+        "event": ["", "--event colour=red"],
         "drop": ["", "--drop extra"],
         "skip": ["", "--skip-bad"],
         "judge": ["", "--judge judge"],
@@ -537,6 +560,9 @@ EVALUATE = Command(
         "LETOR rows have targets": Rule(lambda c: _letor(c) and has(c, "skip"), r"--skip-bad is for tables"),
         "pairs are not skipped": Rule(lambda c: _paired(c) and has(c, "skip"), r"--skip-bad would be ignored with"),
         "pairs have no roles": _PAIRS_HAVE_NO_ROLES,
+        "groups are of rows": _GROUPS_ARE_OF_ROWS,
+        "events are of rows": _EVENTS_ARE_OF_ROWS,
+        "times have one metric": _TIMES_HAVE_ONE_METRIC,
         "shares of pairs": Rule(lambda c: _paired(c) and has(c, "metric"), r"--metric would be ignored with pref"),
         "judges of pairs": Rule(
             lambda c: has(c, "judge") and (_of_rows(c) or _letor(c)), r"--judge goes with pref"
@@ -573,6 +599,8 @@ COMPARE = Command(
         "metric": ["", "--metric ndcg@3"],
         "target": ["", "--target share"],
         "query": ["", "--query kind"],
+        "group": ["", "--group name"],
+        "event": ["", "--event colour=red"],
         "drop": ["", "--drop extra"],
         "output": ["", "-o {out}/t.md", "-o {out}/t.tex"],
         "force": ["", "--force"],
@@ -581,6 +609,9 @@ COMPARE = Command(
     {
         "force needs a file": _FORCED,
         "pairs have no roles": _PAIRS_HAVE_NO_ROLES,
+        "groups are of rows": _GROUPS_ARE_OF_ROWS,
+        "events are of rows": _EVENTS_ARE_OF_ROWS,
+        "times have one metric": _TIMES_HAVE_ONE_METRIC,
         "the column is there": _DROPPED_IS_THERE,
         "letor has no names": _LETOR_HAS_NO_NAMES,
     },
@@ -599,6 +630,7 @@ LOOK = Command(
         "target": ["", "--target share"],
         "query": ["", "--query kind", "--no-query"],
         "item": ["", "--item colour"],
+        "event": ["", "--event colour=red"],
         "drop": ["", "--drop size"],
         "missing": ["", "--missing 0"],
         "report": ["", "--report {out}/r.html"],
@@ -607,6 +639,7 @@ LOOK = Command(
     },
     {
         "force needs a file": _FORCED,
+        "a column has one role": Rule(lambda c: has(c, "item") and has(c, "event"), r"A column has one role"),
         "letor has no names": _LETOR_HAS_NO_NAMES,
         "missing in LETOR": Rule(lambda c: has(c, "missing") and not _letor(c), r"missing"),
     },

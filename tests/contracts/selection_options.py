@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 import oracles
 from preflearn import RLS, BradleyTerry, RankRLS, RankSVM
 from preflearn import model_selection as selection
+from preflearn.comparisons.inputs import surv
 
 from . import options
 from .pairwise import all_pairs
@@ -23,10 +24,16 @@ from .pairwise import all_pairs
 Chosen = dict[str, Any]
 M = 16
 X = options.X[:M]
-QUERIES = np.arange(M) % 4
+SCORES, QUERIES = options.SCORES[:M], np.arange(M) % 4
 TARGETS: dict[str, np.ndarray] = {name: options.TARGETS[name][:M] for name in options.TARGETS}
 # Labels that differ in every half of a query: a permutation without a pair to learn from would be drawn again.
 TARGETS |= {f"{number} in turn": ((np.arange(M) // 4 + np.arange(M)) % number) * 1.0 for number in (2, 3)}
+EVENTS = np.arange(M) % 5 != 3  # censored where not
+TARGETS |= {
+    "times": surv(np.exp(SCORES), EVENTS),
+    "tied times": surv(np.round(np.exp(SCORES / 3)), EVENTS),
+    "times in turn": surv(TARGETS["3 in turn"], np.arange(M) % 4 != 3),
+}
 GROUPS: dict[str, Any] = {
     "none": None,
     "pairs of rows": np.arange(M) // 2,
@@ -48,6 +55,7 @@ LEARNERS: dict[str, Callable[..., Any]] = {
     "BradleyTerry": BradleyTerry,
 }
 _OF_ROWS = ["RLS", "RankRLS", "RankRLS of signs", "RankRLS by features"]
+_OF_TIMES = _OF_ROWS[1:]
 BASES: dict[str, dict[str, Any]] = {
     "every row": {},
     "rows": {"basis": np.array([0, 3, 5, 8, 10, 15])},
@@ -142,6 +150,19 @@ def pairs_by_loops(case: Case) -> dict[str, Any]:
     return {"pairs": pairs, "predictions": np.array([case.without(pair, pair) for pair in pairs])}
 
 
+def _pairs_of_times(case: Case, qid: np.ndarray) -> list[tuple[int, int]]:
+    return oracles.censored_pairs(case.y["time"], case.y["event"], qid)
+
+
+def tally_of_times_by_loops(case: Case) -> dict[str, Any]:
+    wins, pairs = np.zeros(M), np.zeros(M)
+    for i, j in _pairs_of_times(case, np.zeros(M)):
+        first, second = case.without([i, j], [i, j])
+        wins[[i, j]] += 0.5 * (1 + np.sign(second - first))
+        pairs[[i, j]] += 1
+    return {"wins": wins, "pairs": pairs}
+
+
 def _outcomes(case: Case) -> dict[tuple[int, int], float]:
     def fit_predict(train: np.ndarray, test: np.ndarray) -> np.ndarray:
         return oracles.naive_predictions(case.refitted, case.plain, case.y, train, test)
@@ -186,6 +207,15 @@ def estimate_by_loops(case: Case) -> dict[str, Any]:
         values.append(oracles.concordance_of_query(case.y[test], case.without(test, test, **labels)))
         n_pairs += sum(case.y[i] != case.y[j] for i in test for j in test if i < j)
     return {"value": np.nanmean(values), "pairs": n_pairs}
+
+
+def estimate_of_times_by_loops(case: Case) -> dict[str, Any]:
+    if case.chosen["qid"] == "no":
+        tally = tally_of_times_by_loops(case)
+        return {"value": tally["wins"].sum() / tally["pairs"].sum(), "pairs": tally["pairs"].sum() / 2}
+    tests = [np.flatnonzero(QUERIES == query) for query in np.unique(QUERIES)]
+    value = np.mean([_measure("concordance", case.y[t], case.without(t, t, qid=QUERIES)) for t in tests])
+    return {"value": value, "pairs": len(_pairs_of_times(case, QUERIES))}
 
 
 def auc_by_user(case: Case) -> dict[str, Any]:
@@ -285,9 +315,8 @@ def _concordance_in_folds(case: Case) -> float:
         f = case.without(test, test, **labels)
         for query in np.unique(queries[test]):
             rows = np.flatnonzero(queries[test] == query)
-            if np.unique(case.y[test][rows]).size > 1:
-                values.append(oracles.concordance_of_query(case.y[test][rows], f[rows]))
-    return float(np.mean(values))
+            values.append(_measure("concordance", case.y[test][rows], f[rows]))
+    return float(np.nanmean(values))
 
 
 def curve_by_user(case: Case) -> dict[str, Any]:
@@ -318,6 +347,9 @@ def curve_by_loops(case: Case) -> dict[str, Any]:
 
 
 def _measure(scoring: str, y: np.ndarray, f: np.ndarray) -> float:
+    if y.dtype.names:
+        found = oracles.c_index(y["time"], y["event"], f, np.zeros(len(f)))
+        return np.nan if found is None else found
     if scoring == "kendall_tau":
         return oracles.tau_b_of_query(y, f)
     return oracles.concordance_of_query(y, f) if np.unique(y).size > 1 else np.nan
@@ -380,6 +412,18 @@ FUNCTIONS: dict[str, Function] = {
             ),
         },
     ),
+    "leave_pair_out_tally of times": Function(
+        tally_by_user,
+        tally_of_times_by_loops,
+        _COMMON | {"learner": [*_OF_TIMES, "RankSVM"], "y": ["times", "tied times"]},
+    ),
+    "estimate_concordance of times": Function(
+        estimate_by_user,
+        estimate_of_times_by_loops,
+        _COMMON
+        | {"learner": _OF_TIMES, "y": ["times", "tied times"], "qid": ["no", "yes"]}
+        | {"method": ["default"], "n_splits": [None]},
+    ),
     "estimate_auc": Function(auc_by_user, auc_by_loops, _COMMON | {"y": ["classes"], "words": [False, True]}),
     "leave_preference_out": Function(
         preferences_by_user,
@@ -407,6 +451,20 @@ FUNCTIONS: dict[str, Function] = {
         | {
             "basis": ["every row"],
             "y": ["distinct", "large", "2 in turn", "3 in turn"],
+            "groups": ["none", "quarters"],
+            "qid": ["no", "yes"],
+            "cv": ["default", "folds"],
+            "seed": [0, 1],
+        },
+    ),
+    "permutation_test of times": Function(
+        permuted_by_user,
+        permuted_by_loops,
+        _COMMON
+        | {
+            "learner": _OF_TIMES,
+            "basis": ["every row"],
+            "y": ["times", "tied times", "times in turn"],
             "groups": ["none", "quarters"],
             "qid": ["no", "yes"],
             "cv": ["default", "folds"],

@@ -35,7 +35,7 @@ _PAIRS = ("relevant", "all")
 
 
 def run(
-    *, data: str | Path | None = None, trials: int = 2, n_train: int = 300, per_sentence: int = 5,
+    *, data: str | Path | None = None, trials: int = 2, n_train: int = 500, per_sentence: int = 5,
     alphas: Sequence[float] = ALPHAS, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
 ) -> ExperimentReport:  # fmt: skip
     """RankRLS with three costs, RankSVM and RLS on relevant pairs and on all.
@@ -44,7 +44,7 @@ def run(
     ----------
     trials : int, default=2
         Draws of the training sentences.
-    n_train : int, default=300
+    n_train : int, default=500
         Sentences to train on and to choose by; the others are tested.
     per_sentence : int, default=5
         Parses of a sentence.

@@ -16,7 +16,7 @@ import numpy as np
 
 from preflearn_papers.ppi import Candidates, Settings, cross_corpus
 
-from .interaction_corpora import CORPORA, N_BASIS, read_candidates
+from .interaction_corpora import CORPORA, read_candidates
 from .report import ExperimentReport
 from .resume import Resume
 from .tables import refuse_unknown
@@ -58,7 +58,7 @@ _PUBLISHED = {
 
 def run(
     *, data: str | Path | None = None, corpora: Sequence[str] = _ORDER, training: Sequence[str] | None = None,
-    n_basis: int = N_BASIS, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
+    n_basis: int = 4000, seed: int = 0, verbose: int = 0, resume: str | Path | None = None,
 ) -> ExperimentReport:  # fmt: skip
     """AUC and F of extractors trained on one corpus and tested on others.
 
@@ -68,7 +68,7 @@ def run(
         Corpora to test on, at least two.
     training : sequence of str, optional
         Those of them to train on; all by default.
-    n_basis : int, default=1000
+    n_basis : int, default=4000
         The most basis vectors; corpora with fewer candidates use all.
     seed : int, default=0
         Of the basis vectors.

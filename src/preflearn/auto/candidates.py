@@ -27,7 +27,7 @@ from .tasks import LARGE_TABLE, Member, Task
 from .trees import TreeSum, boosted_trees, cost_of_trees
 
 # Random trees without a fold.
-_RANDOM = 32
+_RANDOM = 16
 # Features that a node of a random tree looks at: 30 percent, up to this number.
 _LOOKED_AT = 80
 # Number of parts in which the random trees of a fold are grown, to be shared by the processors.
@@ -48,7 +48,7 @@ class Candidate:
     cost : callable
         From rows and columns of the view to a count of operations.
     train : callable
-        From a task and the view to a `Member`; None where another candidate is clearly ahead.
+        From a task and the view to a `Member`; None where another candidate is ahead.
     is_simple : bool
         Whether people can read it: the model is never one that orders worse than this.
     joins : bool
@@ -160,7 +160,7 @@ def _trees(
 def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
     """Most promising first; the first one is fast. Without queries there is nothing to be relative to.
 
-    With many rows a kernel on quantiles alone and random trees are left out, which take longer than they help.
+    A kernel on quantiles alone helps where there are few rows; with many, random trees take longer than they help.
     """
     relative: tuple[str, ...] = ("relative",) if n_queries > 1 else ()
     # Two ways of being relative: the tail of a skewed feature decides about the scale of its query in the first.
@@ -181,9 +181,9 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         if n_queries > 1:
             found.append(_kernel("learned kernel, query", relative))
             found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
+    elif n_queries > 1:
+        found.append(_kernel("learned kernel, quantiles", quantiles))
     if n_rows < LARGE_TABLE:  # in larger ones they are behind
-        if n_queries > 1:
-            found.append(_kernel("learned kernel, quantiles", quantiles))
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
     view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]

@@ -21,9 +21,12 @@ from scipy.optimize import nnls
 
 from ..comparisons import Groups, encode_queries
 from ..comparisons._loops import centre_rows, segment_sums
+from ..comparisons.censored import lived_longer
 from ..metrics import concordance
 from ..model_selection._choice import Scoring, read_scoring
 
+# Standard errors that the best member has to be ahead of the combination to replace it.
+_ERRORS = 2.0
 SHRINKAGES = (0.001, 0.01, 0.1, 1.0, 10.0)
 # Predictions of targets of unit size that differ by no more than this differ by rounding.
 _NO_SPREAD = 1e-12
@@ -38,6 +41,7 @@ class FoldScores:
     tests : list of int arrays
         The rows of each fold; together all rows.
     y : ndarray of shape (m,)
+        Grades or scores, or censored times as of `comparisons.inputs.surv`.
     scoring : Scoring
     within : Groups
         Which rows may be compared: those of a query in a fold.
@@ -90,7 +94,7 @@ class FoldScores:
         """The score of each fold for predictions of shape (m,) or (s, m): (f,) or (s, f), NaN where a fold has none."""
         settings = np.atleast_2d(predictions)
         scorer = self.scoring.scorer
-        if scorer is not None and scorer.metric_name == "concordance":
+        if scorer is not None and scorer.metric_name == "concordance" and not scorer.options:
             scores = self._concordances(settings)
         else:
             scores = np.array(
@@ -99,10 +103,14 @@ class FoldScores:
         return scores if predictions.ndim == 2 else scores[0]
 
     def _concordances(self, settings: np.ndarray) -> np.ndarray:
-        """All settings in one pass over the rows."""
-        y = np.broadcast_to(self.y[:, None], settings.T.shape)
-        values = concordance(y, settings.T, self.within, per_query=True).values
-        values = values.reshape(self.within.n_groups, -1)
+        """All settings in one pass over the rows, where these are not censored."""
+        if self.y.dtype.names is None:
+            y = np.broadcast_to(self.y[:, None], settings.T.shape)
+            values = concordance(y, settings.T, self.within, per_query=True).values
+            values = values.reshape(self.within.n_groups, -1)
+        else:
+            columns = [concordance(self.y, one, self.within, per_query=True).values for one in settings]
+            values = np.column_stack(columns)
         defined = ~np.isnan(values)
         sums, counts = (
             segment_sums(one.astype(float), self.owner, len(self.tests))
@@ -122,8 +130,8 @@ class FoldScores:
         """Folds with something to compare."""
         return int(np.count_nonzero(self.sizes))
 
-    def mean(self, scores: np.ndarray, without: int | None = None) -> np.ndarray:
-        """The mean over folds of scores of shape (..., f), one of them left out."""
+    def mean(self, scores: np.ndarray, without: int | np.ndarray | None = None) -> np.ndarray:
+        """The mean over folds of scores of shape (..., f), one or some of them left out."""
         weights = np.where(np.isnan(scores), 0.0, self.sizes)
         if without is not None:
             weights[..., without] = 0.0
@@ -132,7 +140,7 @@ class FoldScores:
             total, 1e-300
         )
 
-    def best(self, scores: np.ndarray, without: int | None = None) -> int:
+    def best(self, scores: np.ndarray, without: int | np.ndarray | None = None) -> int:
         """The place of the best of several settings, scores of shape (settings, f)."""
         found = self.mean(scores, without)
         return int(np.nanargmax(found)) if not np.isnan(found).all() else 0
@@ -197,17 +205,21 @@ class Weighting:
     spreads : ndarray of shape (k,)
     nested : ndarray of shape (m,)
         Held-out predictions in which all choices were made by the other folds.
+    ahead, ahead_error : float
+        How far the best member alone is ahead of all together, mean over folds, and its standard error.
     """
 
     weights: np.ndarray
     spreads: np.ndarray
     nested: np.ndarray
+    ahead: float
+    ahead_error: float
 
 
 def choose_combination(
     held_out: np.ndarray, unbiased: np.ndarray, y: np.ndarray, queries: Groups, folds: FoldScores
 ) -> Weighting:
-    """Weights for the members, or the best of them alone where it is better by more than a standard error.
+    """Weights for the members, or the best of them alone where it is better by more than two standard errors.
 
     Parameters
     ----------
@@ -230,13 +242,13 @@ def choose_combination(
     gain = folds.of(alone) - folds.of(combined)
     out = np.empty_like(combined)
     for fold, test in enumerate(folds.tests):
-        out[test] = (alone if clearly_positive(gain, without=fold) else combined)[test]
-    if clearly_positive(gain):
+        out[test] = (alone if clearly_positive(gain, without=fold, errors=_ERRORS) else combined)[test]
+    if clearly_positive(gain, errors=_ERRORS):
         weights = np.zeros(H.shape[1])
         weights[folds.best(by_member)] = 1.0
     else:
         weights = combine(H, t, SHRINKAGES[folds.best(tables)])
-    return Weighting(weights, spreads, out)
+    return Weighting(weights, spreads, out, *mean_and_error(gain))
 
 
 def _scaled(predictions: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
@@ -263,12 +275,25 @@ def _nested_combination(H: np.ndarray, t: np.ndarray, folds: FoldScores) -> tupl
 
 def clearly_positive(differences: np.ndarray, without: int | None = None, *, errors: float = 1.0) -> bool:
     """Whether the mean over folds is above zero by more than this multiple of its standard error."""
-    d = np.delete(differences, without) if without is not None else differences
-    d = d[~np.isnan(d)]
-    return bool(d.size > 1 and d.mean() > errors * d.std(ddof=1) / np.sqrt(d.size))
+    mean, error = mean_and_error(np.delete(differences, without) if without is not None else differences)
+    return bool(mean > errors * error)
+
+
+def mean_and_error(differences: np.ndarray) -> tuple[float, float]:
+    """The mean of what is known and its standard error; NaN where fewer than two are known."""
+    d = differences[~np.isnan(differences)]
+    return (float(d.mean()), float(d.std(ddof=1) / np.sqrt(d.size))) if d.size > 1 else (np.nan, np.nan)
 
 
 def _has_pair(y: np.ndarray, groups: Groups) -> np.ndarray:
-    """Whether the targets of a group differ, shape (n_groups,)."""
-    ordered, starts = y[groups.order], groups.starts[:-1]
-    return np.asarray(np.maximum.reduceat(ordered, starts) > np.minimum.reduceat(ordered, starts))
+    """Whether a group has two rows to compare, shape (n_groups,): different targets, or one outlived another."""
+    if y.dtype.names is None:
+        longest = earliest = y
+    else:
+        longest = lived_longer(y["time"], y["event"])
+        earliest = np.where(y["event"], longest, longest.max())
+    starts = groups.starts[:-1]
+    return np.asarray(
+        np.maximum.reduceat(longest[groups.order], starts)
+        > np.minimum.reduceat(earliest[groups.order], starts)
+    )

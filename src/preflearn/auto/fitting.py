@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries
+from ..comparisons.inputs import label_columns
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import Folds, order_by_content, part_of, read_folds, shuffled_folds
 from ..model_selection._nested import RowJudge
@@ -26,13 +27,13 @@ from ..numerics.threads import threads_limited
 from ..progress import Stage, Stages
 from ..squared.devices.expansion import DeviceExpansions
 from ..squared.holdout.base import rows_outside
-from .candidates import Candidate, Pace, Preset, candidates, rivals
-from .combination import FoldScores, nested
+from .candidates import Candidate, Pace, Preset, Work, candidates, rivals
+from .combination import FoldScores, clearly_positive
 from .extension import MoreRows, can_extend, extend
 from .features import Features, weighted_scores
 from .leaderboard import BEHIND, TIME_LIMIT, Attempt, Trial, weigh
 from .sample import MOST_ROWS
-from .tasks import Task, UnitScale
+from .tasks import Task, UnitScale, targets_of
 
 _N_FOLDS = 5
 # Folds to choose by where the whole procedure is repeated without one of those.
@@ -157,10 +158,10 @@ class Learned:
             test for test, scored in zip(self.trial.folds.tests, self.trial.scored, strict=True) if scored
         ]
         judge = RowJudge(
-            scoring,
+            scoring if y.dtype.names is None else scoring.of_times(),
             Folds(tests, tests),
             self.queries,
-            y[self.rows, None],
+            label_columns(y[self.rows]),
             groups=self.units,
             choices="with all choices made without it",
         )
@@ -185,6 +186,7 @@ def learn(
     ----------
     rows : ndarray of shape (m, n)
     y : ndarray of shape (m,)
+        Grades or scores, or censored times as of `comparisons.inputs.surv`.
     queries : Groups
     settings : Settings
     units : Groups or None
@@ -213,8 +215,8 @@ def _in_order(
 ) -> tuple[np.ndarray, Groups, Groups | None]:
     """The rows in the order of their contents, query after query, and unit after unit where there are units."""
     if units is None:
-        return (*order_by_content(rows, y[:, None], queries), None)
-    order, units = order_by_content(rows, y[:, None], units)
+        return (*order_by_content(rows, label_columns(y), queries), None)
+    order, units = order_by_content(rows, label_columns(y), units)
     _, first, query = np.unique(queries.codes[order], return_index=True, return_inverse=True)
     codes = np.argsort(np.argsort(first))[query]  # queries in the order in which they appear
     by_query = np.argsort(codes, kind="stable")
@@ -233,12 +235,17 @@ def _learn_from_all(
     rows, y = rows[order], y[order]
     trial, features = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
-    is_small = rows.size <= settings.preset.refitted * _REFITTED_CELLS
-    if is_small and (1 + len(trial.folds.tests)) * spent <= settings.limit:
-        with settings.stages("the same without each fold") as stage:
+    n_folds = len(trial.folds.tests)
+    if _is_repeated(rows.size, settings) and (1 + n_folds) * spent <= settings.limit:
+        with settings.stages("the same without each fold", left=lambda: n_folds * spent) as stage:
             trial = _without_folds(rows, y, queries, units, _repeated(settings, trial), trial, stage)
         trial = _prefer_simple(trial, is_refitted=True)
     return Learned(trial, Combination.of(trial, features), order, queries, order.shape[0], units)
+
+
+def _is_repeated(n_cells: int, settings: Settings) -> bool:
+    """Whether there are so few cells that the whole procedure is repeated without each fold."""
+    return n_cells <= settings.preset.refitted * _REFITTED_CELLS
 
 
 def _learn_from_sample(
@@ -264,7 +271,9 @@ def _learn_from_sample(
     # The weights are chosen by parts of the fold, which is none where it is one group.
     is_divisible = units is None or np.unique(units.codes[held]).size > 1
     if is_divisible and can_extend(trial, order.shape[0], settings.limit - (time.perf_counter() - start)):
-        targets = UnitScale(y[sample])(y)
+        targets = np.zeros(y.shape[0])
+        targets[order] = targets_of(y[order], queries)
+        targets = UnitScale(targets[sample])(targets)
         more = MoreRows.without(held, features, rows, targets, order, queries, fold, settings.device)
         sample, part = order[held], encode_queries(queries.codes[held], held.shape[0])
         together = part_of(units, held)
@@ -307,11 +316,12 @@ def choose(
     Of a sample they are trained as far as the choice needs it: the members will learn from more rows.
     """
     folds, features = _folds(y, queries, settings, units), Features().fit(rows)
+    targets = targets_of(y, queries)
     options, names = candidates(rows.shape[0], queries.n_groups), settings.preset.candidates
     options = options if names is None else [one for one in options if one.name in names]
     task = Task(
         features.views(rows, queries),
-        UnitScale(y)(y),
+        UnitScale(targets)(targets),
         queries,
         folds.by_concordance,
         settings.n_jobs,
@@ -332,12 +342,17 @@ def hold_out(
     """Candidate after candidate, as long as time allows."""
     attempts: list[Attempt] = []
     pace = Pace(task, n_features)
-    for candidate in options:
+    repeats = 1 + len(task.folds.tests) if _is_repeated(task.n_rows * n_features, settings) else 1
+    for place, candidate in enumerate(options):
         work, begun = pace.work(candidate), time.perf_counter()
         if attempts and begun - start + pace.seconds(work) > settings.limit:
             attempts.append(Attempt(candidate))
             continue
-        with settings.stages(candidate.name), warnings.catch_warnings():
+
+        def left(ahead: Sequence[Candidate] = options[place:], first: Work = work) -> float:
+            return repeats * (pace.seconds(first) + sum(pace.seconds(pace.work(one)) for one in ahead[1:]))
+
+        with settings.stages(candidate.name, left=left), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="All gradients")  # the leaderboard says which round
             member = candidate.train(task, candidate.view)
         seconds = time.perf_counter() - begun
@@ -357,7 +372,7 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | N
         folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=together.codes)
     else:
         folds = read_folds(shuffled_folds(n_rows, settings.n_folds), np.empty((n_rows, 0)), y, n_rows)
-    scoring.measure(y[:, None], y[:, None], queries)  # refuses targets without anything to order
+    scoring.measure(y[:, None], targets_of(y, queries)[:, None], queries)  # refuses nothing to order
     found = FoldScores.of_folds(folds.tests, y, queries, scoring)
     if found.n_scored == 0:
         raise ValueError(
@@ -370,7 +385,7 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | N
 
 
 def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
-    """A simple candidate instead, where it orders held-out rows better than the whole procedure does.
+    """A simple candidate instead, where it orders held-out rows better than the whole procedure does, or clearly so.
 
     The best of several scores flatters itself: for each fold the choice that the other folds make is reported. Where
     the whole procedure has been repeated without each fold, its score is, whichever model is kept.
@@ -382,14 +397,26 @@ def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
     by = trial.folds.choosing
     scores = by.of(options)
     if not is_refitted:
-        trial = replace(trial, held_out=nested(by, options, scores))
-    place = by.best(scores)
+        held_out = np.empty_like(trial.held_out)
+        for fold, test in enumerate(by.tests):
+            held_out[test] = options[_simple_enough(by, scores, fold), test]
+        trial = replace(trial, held_out=held_out)
+    place = _simple_enough(by, scores)
     if place == 0:
         return trial
     best = simple[place - 1][0]
     for one in trial.attempts:
         one.share, one.factor = float(one is best), float(one is best)
     return replace(trial, name=best.candidate.name)
+
+
+def _simple_enough(by: FoldScores, scores: np.ndarray, without: int | None = None) -> int:
+    """The place of the better one of the whole and the linear ranker, or of a single feature that is clearly better.
+
+    The single feature is the best of many: on few rows it is often ahead by chance.
+    """
+    place = by.best(scores[:2], without)
+    return 2 if len(scores) > 2 and clearly_positive(scores[2] - scores[place], without) else place
 
 
 # The estimate ---------------------------------------------------------------------------------------------------------

@@ -2,14 +2,16 @@ r"""The learned kernel among the candidates: quick rounds for the metric, then o
 
 A round trains some expansions, each with a metric of its own and without some of the folds, which it predicts: on a
 sample of whole queries, with few basis vectors, from sums of kernel values (`expansion`). Rounds go on as long
-as the held-out score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with the
+as the held-out score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with a
 metric that was learned without it, of the round that the other folds prefer; the model has the mean of the metrics.
+Folds that share a metric share the basis vectors as well: every row is summed up once for them, and each is predicted
+from the sums over all the others.
 
 In the second round, the first one with a metric, a curve for each important feature is tried beside the kernel
 (`squared.curves`). Where it raises the held-out score it stays: grades are often nearly a sum of effects of single
 features, which a kernel on distances learns slowly.
 
-With many rows the views race: those that are clearly behind after the first rounds are left out.
+With many rows the views race: the one that is ahead after the first rounds goes on.
 
 The number of basis vectors grows with the rows.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -53,16 +55,12 @@ _ROUNDS = 15
 _LOOK_BACK = 2
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
-_ROUND_BASIS = (250, 800)
+_ROUND_BASIS = (250, 500)
 # With at least this many rows the views race, over this many rounds.
 RACE_FROM = 2_000
 _RACE_ROUNDS = 2
-# Standard errors that a view has to be behind to be left out: one that is as good helps the combination.
-_BEHIND = 2.0
-# Views that stay after a race, at most.
-_WINNERS = 2
-# Metrics that are learned of a large table, which folds share.
-_METRICS = 3
+# Metrics that are learned, which folds share: few rows want to learn from more of them.
+_METRICS, _METRICS_OF_FEW = 2, 3
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
 _LEAST_FACTOR = 0.02
 # Basis vectors of the model.
@@ -81,7 +79,7 @@ _USUAL_ROUND = 7
 
 
 @dataclass
-class _Part:
+class Part:
     """Rows that one metric is learned from.
 
     Attributes
@@ -99,10 +97,13 @@ class _Part:
     metrics: list[np.ndarray | None] = field(default_factory=lambda: [None])
 
 
+Functions = tuple[Kernel, np.ndarray, Curves | None]
+
+
 class _Sums(NamedTuple):
     """Kernel, basis vectors and curves, with their sums over the rows of a training."""
 
-    functions: tuple[Kernel, np.ndarray, Curves | None]
+    functions: Functions
     moments: Moments
 
     def solve(self, alphas: np.ndarray) -> Expansion:
@@ -158,7 +159,7 @@ class Search:
         self.alphas: list[float] = []
         self.predictions: list[np.ndarray] = []
         self.models: list[tuple[Expansion, int]] = []
-        self._parts = _parts(task)
+        self.parts = _parts(task)
         self._ended = False
 
     def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
@@ -184,9 +185,9 @@ class Search:
         """One training for each metric."""
         alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
         size = _round_basis(self.task.n_rows)
-        models = self.train([(part.rows, part.metrics[-1]) for part in self._parts], alphas, size)
+        models = self.train([(part.rows, part.metrics[-1]) for part in self.parts], alphas, size)
         predictions = np.empty((alphas.shape[0], self.task.n_rows))
-        for part, model in zip(self._parts, models, strict=True):
+        for part, model in zip(self.parts, models, strict=True):
             held_out = np.concatenate([self.task.folds.tests[fold] for fold in part.folds])
             predictions[:, held_out] = model.predict(self.X[held_out])
         table = self.task.folds.of(predictions)
@@ -194,19 +195,18 @@ class Search:
         return _Round(models, choice, table[choice], predictions[choice])
 
     def is_behind(self, others: Sequence[Search]) -> bool:
-        """Whether another view is clearly ahead after as many rounds, or too many are."""
+        """Whether another view is ahead after as many rounds."""
         n_rounds = min(len(one.scores) for one in (self, *others))
         ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others]
-        n_ahead = sum(bool(self.task.folds.mean(one) > 0) for one in ahead)
-        return n_ahead >= _WINNERS or any(clearly_positive(one, errors=_BEHIND) for one in ahead)
+        return any(bool(self.task.folds.mean(one) > 0) for one in ahead)
 
-    def metric_without(self, fold: int, number: int) -> np.ndarray | None:
-        """The metric of a round that was learned without a fold."""
-        return next(part.metrics[number] for part in self._parts if fold in part.folds)
+    def round_without(self, part: Part) -> int:
+        """The round that the folds outside of a part prefer, whose metric has not seen its folds."""
+        return self.task.folds.best(np.array(self.scores), without=part.folds)
 
     def mean_metric(self, number: int) -> np.ndarray | None:
         """The mean of all metrics of a round."""
-        metrics = [part.metrics[number] for part in self._parts]
+        metrics = [part.metrics[number] for part in self.parts]
         return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
 
     def train(
@@ -217,42 +217,70 @@ class Search:
         Few rows go side by side. Of many rows the sums, which take the time, are shared out among all threads: there
         are fewer sets than a machine may have processors.
         """
-        task = self.task
-        if task.device is not None:
-            return [task.device.take(self._sums(*one, size).solve(alphas)) for one in sets]
-        if task.n_rows < LARGE_TABLE:
+        if self.task.device is None and self.task.n_rows < LARGE_TABLE:
             return with_small_matrices(lambda k: self._sums(*sets[k], size).solve(alphas), len(sets))
-        sums = [self._sums(*one, size) for one in sets]
-        return with_small_matrices(lambda k: sums[k].solve(alphas), len(sets))
+        return self._solve([self._sums(*one, size) for one in sets], alphas)
+
+    def _solve(self, sums: Sequence[_Sums], alphas: np.ndarray) -> list[Expansion]:
+        device = self.task.device
+        if device is not None:
+            return [device.take(one.solve(alphas)) for one in sums]
+        return with_small_matrices(lambda k: sums[k].solve(alphas), len(sums))
+
+    def train_without_folds(
+        self, metric: np.ndarray | None, alphas: np.ndarray, size: int
+    ) -> list[Expansion]:
+        """Expansions on the rows outside of each fold, and last one on all rows with this metric."""
+        sums = [one for part in self.parts for one in self._sums_without(part, size)]
+        sums.append(self._sums(np.arange(self.task.n_rows), metric, size))
+        return self._solve(sums, alphas)
+
+    def _sums_without(self, part: Part, size: int) -> list[_Sums]:
+        """For each fold of a part the sums over all rows outside of it, every row summed up once."""
+        task, metric = self.task, part.metrics[self.round_without(part)]
+        tests = [task.folds.tests[fold] for fold in part.folds]
+        rest = self._sums(rows_outside(task.n_rows, np.concatenate(tests)), metric, size)
+        if len(tests) == 1:
+            return [rest]
+        of_folds = [self._moments(rest.functions, test) for test in tests]
+        found = []
+        for left_out in range(len(tests)):
+            moments: Any = rest.moments.copy()
+            for fold, one in enumerate(of_folds):
+                if fold != left_out:
+                    moments.add(one)
+            found.append(_Sums(rest.functions, moments))
+        return found
 
     def _sums(self, rows: np.ndarray, metric: np.ndarray | None, size: int) -> _Sums:
-        X, task = self.X, self.task
-        functions = _functions(X, rows, metric, size, self.has_curves, task.seed)
-        kernel, basis, curves = functions
+        functions = _functions(self.X, rows, metric, size, self.has_curves, self.task.seed)
+        return _Sums(functions, self._moments(functions, rows))
+
+    def _moments(self, functions: Functions, rows: np.ndarray) -> Moments:
+        (kernel, basis, curves), task = functions, self.task
         sum_up = kernel_moments if task.device is None else task.device.kernel_moments
         is_global = task.queries.n_groups == 1
-        moments = sum_up(
-            kernel, basis, X.__getitem__, task.y, task.queries, rows, is_global=is_global, curves=curves
+        return sum_up(
+            kernel, basis, self.X.__getitem__, task.y, task.queries, rows, is_global=is_global, curves=curves
         )
-        return _Sums(functions, moments)
 
     def _update(self, found: _Round) -> bool:
         """The next metric of every part; False where the gradients of one are all zero."""
 
         def metric_of(place: int) -> np.ndarray | None:
-            return _next_metric(found.models[place], found.choice, self.X, self._parts[place].rows)
+            return _next_metric(found.models[place], found.choice, self.X, self.parts[place].rows)
 
         n_threads = None if self.task.device is None else 1  # a device takes one training after the other
-        metrics = with_small_matrices(metric_of, len(self._parts), n_threads)
+        metrics = with_small_matrices(metric_of, len(self.parts), n_threads)
         if any(one is None for one in metrics):
             return False
-        for part, metric in zip(self._parts, metrics, strict=True):
+        for part, metric in zip(self.parts, metrics, strict=True):
             part.metrics.append(metric)
         return True
 
 
 def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
-    """A kernel whose metric is learned in rounds; None where another view is clearly ahead."""
+    """A kernel whose metric is learned in rounds; None where another view is ahead."""
     search = task.searches.setdefault(view, Search(task, view)) if task.rivals else Search(task, view)
     if view in task.rivals:
         rivals = [task.searches.setdefault(one, Search(task, one)) for one in task.rivals if one != view]
@@ -278,15 +306,9 @@ def _member_of_sample(task: Task, search: Search) -> Member:
 
 def _train_members(task: Task, search: Search) -> Member:
     """The trainings that the rounds were for."""
-    folds, table = task.folds, np.array(search.scores)
-    chosen, best = _rounds(task, search), folds.best(table)
-    alphas, size = search.alphas[best] * _BESIDE, n_basis(task.n_rows)
-
-    sets = [
-        (rows_outside(task.n_rows, test), search.metric_without(fold, chosen[fold]))
-        for fold, test in enumerate(folds.tests)
-    ]
-    models = search.train([*sets, (np.arange(task.n_rows), search.mean_metric(best))], alphas, size)
+    folds, best = task.folds, task.folds.best(np.array(search.scores))
+    alphas = search.alphas[best] * _BESIDE
+    models = search.train_without_folds(search.mean_metric(best), alphas, n_basis(task.n_rows))
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])
@@ -306,15 +328,9 @@ def _member(
     held_out: np.ndarray,
     unbiased: np.ndarray,
 ) -> Member:
-    work = cost(task.n_rows, search.X.shape[1], max(_rounds(task, search)))
+    work = cost(task.n_rows, search.X.shape[1], max(map(search.round_without, search.parts)))
     extend = partial(_train_on_more_rows, task, search, alpha)
     return Member(learner, held_out, unbiased, learner.feature_importances_, described(learner), work, extend)
-
-
-def _rounds(task: Task, search: Search) -> list[int]:
-    """For each fold the round that the others prefer."""
-    table = np.array(search.scores)
-    return [task.folds.best(table, without=fold) for fold in range(len(task.folds.tests))]
 
 
 def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
@@ -333,7 +349,9 @@ def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
     """Operations for rows and columns, after the race where there is one."""
     rounds = max(0, min(best_round + 1 + _LOOK_BACK, _ROUNDS + 1) - _RACE_ROUNDS)
     first = 0.0 if m >= RACE_FROM else _FIRST_ROUNDS
-    return (first + rounds) * _cost_of_round(m, n) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
+    return (first + rounds) * _cost_of_round(m, n) + (_n_metrics(m) + 1.0) * m * n_basis(m) * (
+        _OF_TRAINING + n
+    )
 
 
 def cost_of_race(m: int, widths: Sequence[int]) -> float:
@@ -342,24 +360,27 @@ def cost_of_race(m: int, widths: Sequence[int]) -> float:
 
 
 def _cost_of_round(m: int, n: int) -> float:
-    n_sets = 5 if m < LARGE_TABLE else _METRICS
+    n_sets = _n_metrics(m)
     rows = min((1 - 1 / n_sets) * m, _ROUND_ROWS)
     return n_sets * rows * _round_basis(m) * (_OF_ROUND + n)
 
 
 def _round_basis(n_rows: int) -> int:
     low, high = _ROUND_BASIS
-    return min(n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
+    return min(n_rows, max(low, min(high, int(0.45 * n_rows**0.7))))
 
 
-def _parts(task: Task) -> list[_Part]:
+def _n_metrics(n_rows: int) -> int:
+    return _METRICS if n_rows >= RACE_FROM else _METRICS_OF_FEW
+
+
+def _parts(task: Task) -> list[Part]:
     tests = task.folds.tests
-    n_metrics = len(tests) if task.n_rows < LARGE_TABLE else min(_METRICS, len(tests))
     parts = []
-    for folds in np.array_split(np.arange(len(tests)), n_metrics):
+    for folds in np.array_split(np.arange(len(tests)), min(_n_metrics(task.n_rows), len(tests))):
         rows = rows_outside(task.n_rows, np.concatenate([tests[fold] for fold in folds]))
         taken = encode_queries(task.queries.codes[rows], rows.shape[0]).sample(_ROUND_ROWS)
-        parts.append(_Part(rows[taken], folds))
+        parts.append(Part(rows[taken], folds))
     return parts
 
 
@@ -371,7 +392,7 @@ def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
 
 def _functions(
     X: np.ndarray, rows: np.ndarray, metric: np.ndarray | None, size: int, has_curves: bool, seed: int
-) -> tuple[Kernel, np.ndarray, Curves | None]:
+) -> Functions:
     """The kernel, basis vectors and curves that some rows are given for a metric."""
     basis = X[_drawn(rows, size, seed)]
     kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
@@ -387,10 +408,12 @@ def _train_on_more_rows(
     More rows want less regularisation: alpha is chosen anew by the fold. What is predicted for one half of its queries
     is chosen by the other half.
     """
-    number, test = _rounds(task, search)[more.fold], task.folds.tests[more.fold]
-    metric = search.metric_without(more.fold, number)
+    part = next(one for one in search.parts if more.fold in one.folds)
+    number, test = search.round_without(part), task.folds.tests[more.fold]
     rows, size = rows_outside(task.n_rows, test), n_basis(more.n_rows)
-    kernel, basis, curves = _functions(search.X, rows, metric, size, search.has_curves, task.seed)
+    kernel, basis, curves = _functions(
+        search.X, rows, part.metrics[number], size, search.has_curves, task.seed
+    )
     moments = more.kernel_moments(kernel, basis, curves, search.view)
     model = solve_expansion(kernel, basis, moments, alpha * _AROUND, curves)
     halves, predictions = halves_of(task, test), model.predict(search.X[test])

@@ -24,6 +24,8 @@ from .tasks import Member
 if TYPE_CHECKING:
     from .candidates import Candidate
 
+# In the detail of the model, before the figures by which the combination was chosen.
+_AHEAD = "; best candidate minus combination "
 # Why a candidate was left out.
 TIME_LIMIT, BEHIND = "time limit", "behind after the first rounds"
 
@@ -85,6 +87,11 @@ class Leaderboard(Sequence):
     model: Entry
     simplest: str
     title: str = ""
+
+    @property
+    def ahead(self) -> str:
+        """How far the best candidate was ahead of the combination where that was decided; empty where none was made."""
+        return self.model.detail.partition(_AHEAD)[2]
 
     @property
     def _caption(self) -> str:
@@ -192,6 +199,8 @@ class Trial:
         Of the model: "combination", or that of the candidate that it is.
     scored : bool array of shape (f,)
         The folds that held-out scores are given for: those with rows to compare whose predictions no choice flatters.
+    ahead : str
+        How far the best candidate was ahead of the combination where that was decided.
     """
 
     attempts: list[Attempt]
@@ -199,6 +208,7 @@ class Trial:
     held_out: np.ndarray
     name: str
     scored: np.ndarray
+    ahead: str = ""
 
     @property
     def score(self) -> float:
@@ -273,10 +283,12 @@ class Trial:
             self.score,
             1.0,
             seconds,
-            "the model, all choices included",
+            f"the model, all choices included{self.ahead}",
             *((nan, nan) if self.name == first.candidate.name else (self.score - least, pvalues[-1])),
         )
-        return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name)
+        of_times = y.dtype.names is not None and scoring.name == "'concordance'"
+        title = "held-out C-index, all choices made on the other folds" if of_times else ""
+        return Leaderboard(entries, scoring.name.strip("'"), model, first.candidate.name, title)
 
 
 def weigh(
@@ -293,7 +305,10 @@ def weigh(
     alone = [one.candidate.name for one in joining if one.share >= 1 - LEAST_SHARE]
     # With two folds of few rows, what one of them chooses is what the other would.
     scored = (folds.sizes > 0) & (folds.n_scored > (2 if y.shape[0] < _ROWS_FOR_TWO_FOLDS else 1))
-    return Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination", scored)
+    ahead = (
+        f"{_AHEAD}{chosen.ahead:+.4f}, standard error {chosen.ahead_error:.4f}" if len(members) > 1 else ""
+    )
+    return Trial(attempts, folds, chosen.nested, alone[0] if alone else "combination", scored, ahead)
 
 
 def _detail(member: Member, name_of: Callable[[int], str]) -> str:

@@ -17,12 +17,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..comparisons import Groups, encode_queries
-from ..comparisons.inputs import named_cures, read_scores
+from ..comparisons.inputs import named_cures, read_scores, read_times, surv
 from ..errors import DependenceWarning
 from ..learners.base import KernelModel, RankerMixin
 from ..model_selection._choice import Scoring, read_scoring
 from ..model_selection._folds import units_of
-from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner
+from ..model_selection._learner import EstimatingLearner, SelfValidatingLearner, read_censored
 from ..model_selection.dependence import find_dependence
 from ..numerics.namespace import Home, as_host, is_device_array
 from ..numerics.onnx_graph import Graph, Value
@@ -49,7 +49,8 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     Linear rankers, kernels that learn their metric, boosted and random trees, on features that are standardised, turned
     into quantiles, or relative to their query; all held out on the same five folds of queries. Their held-out
     predictions are combined with non-negative weights, or the best one is taken where that is clearly better. Where
-    the linear ranker, or a single feature, orders held-out rows better than all this, it is the model.
+    the linear ranker orders held-out rows better than all this, or a single feature does so by more than a standard
+    error, it is the model.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     Capacity follows the held-out score: another round of a metric, another stage of boosted trees is added while it
     raises the score by more than its standard error over folds; basis vectors and leaves grow with the rows. A
     curve for each important feature is added to a kernel where held-out rows gain by it. From 2,000 rows on, kernels on
-    several views of the features race, and at most the best two go on.
+    several views of the features race, and the one that is ahead goes on.
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
     everything: boosted trees on codes of a byte, kernels by one pass of sums over about 500,000 rows, since 2,000 basis
@@ -149,6 +150,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
       candidate  ...
     """
 
+    __metadata_request__fit = {"qid": True, "event": True}
     __metadata_request__predict = {"qid": True}
 
     leaderboard_: Leaderboard
@@ -182,7 +184,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     # Fitting --------------------------------------------------------------------------------------------------------
 
     @named_cures
-    def fit(self, X, y, *, qid=None, groups=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None, event=None) -> Self:
         """Train the candidates, choose, combine.
 
         Parameters
@@ -190,12 +192,16 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         X : array-like, sparse matrix or data frame of shape (m, n)
             A data frame may hold numbers, booleans, categories, dates, texts and missing values.
         y : array-like of shape (m,)
-            Grades or scores, higher is better.
+            Grades or scores, higher is better; with ``event`` times. A structured array of a boolean and a numeric
+            field, such as scikit-survival's ``Surv``, holds events and times.
         qid : array-like of shape (m,), optional
             Query labels; one query (a global ranking) without.
         groups : array-like of shape (m,), optional
             Labels of dependent rows (patients, documents): no split has rows of a group on both sides, those by which
             candidates and their settings are chosen included. With ``qid`` whole queries stay together as well.
+        event : array-like of bool, shape (m,), optional
+            True where the event was seen at the time y, False where it was still to come. Higher scores live longer,
+            scores are held-out C-indices (Harrell's), and queries are strata: whole ones are held out.
 
         Returns
         -------
@@ -205,9 +211,14 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         if is_device_array(X):
             if device is None and hasattr(X, "cpu"):
                 device = str(X.device)
-            X, y, qid, groups = (as_host(one) for one in (X, y, qid, groups))
+            X, y, qid, groups, event = (as_host(one) for one in (X, y, qid, groups, event))
+        y, events = read_censored(self, X, y, event)
+        if events is not None:
+            y = surv(y, events)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = replace(read_settings(self, device), seed=seed)
+        if events is not None:
+            settings.scoring.of_times()  # refuses measures that do not know them
         showing.remember(self, X, y, qid, groups)
         m = n_rows(X)
         units = None if groups is None else units_of(qid, groups, m)
@@ -222,7 +233,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
             and qid is None
             and groups is None
         ):
-            _warn_of_dependence(X, targets)
+            _warn_of_dependence(X, targets if events is None else targets["time"])
         found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
         self._forget_choice()
@@ -427,13 +438,13 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     def _looks_at_query(self) -> bool:
         return any(name in OF_QUERY for view in self.views_ for name in view)
 
-    def leaderboard(self, X, y, *, qid=None) -> Leaderboard:
+    def leaderboard(self, X, y, *, qid=None, event=None) -> Leaderboard:
         """Score the model and its members on new data, best first.
 
         Parameters
         ----------
         X, qid : as in predict
-        y : array-like of shape (m,)
+        y, event : as in fit
             What is known about the rows, which must not be those of the training.
 
         Returns
@@ -444,7 +455,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         check_is_fitted(self)
         rows = self._encoded(as_host(X))
         queries = encode_queries(as_host(qid), rows.shape[0])
-        return showing.leaderboard_on(self, rows, read_targets(self, y, rows.shape[0]), queries)
+        return showing.leaderboard_on(self, rows, read_targets(self, y, rows.shape[0], event), queries)
 
     def explain(self, X, rows: Sequence[int] | int | None = None, *, qid=None, n_orders: int = 2) -> Any:
         """What put items where they are: a row of the result for each item, a column for each feature.
@@ -469,12 +480,12 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         check_is_fitted(self)
         return explain_rows(self, X, rows, qid=qid, n_orders=n_orders)
 
-    def learning_curve(self, X=None, y=None, *, qid=None, groups=None, n_splits: int = 3) -> Any:
+    def learning_curve(self, X=None, y=None, *, qid=None, groups=None, event=None, n_splits: int = 3) -> Any:
         """Train the kinds of members that the model has on more and more queries, and extend the curve.
 
         Parameters
         ----------
-        X, y, qid, groups : optional
+        X, y, qid, groups, event : optional
             The training data, as for `report`.
         n_splits : int, default=3
             Folds of queries that are held out.
@@ -502,7 +513,8 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         check_is_fitted(self)
         X, y, qid, groups = showing.seen_or_given(self, "learning_curve", X, y, qid, groups)
         rows = self._encoded(X)
-        return showing.curve_of(self, rows, read_targets(self, y, rows.shape[0]), qid, groups, n_splits)
+        targets = read_targets(self, y, rows.shape[0], event)
+        return showing.curve_of(self, rows, targets, qid, groups, n_splits)
 
     def report(
         self,
@@ -512,6 +524,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         *,
         qid=None,
         groups=None,
+        event=None,
         title: str = "Ranking model",
     ) -> Any:
         """Write the report that ``preflearn train --report`` writes: one HTML page, or a model card (``.md``).
@@ -520,7 +533,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         ----------
         path : path, optional
             None writes nothing.
-        X, y, qid, groups : optional
+        X, y, qid, groups, event : optional
             The training data. They need not be given in the process that trained the model, for up to five million
             cells.
         title : str, default="Ranking model"
@@ -541,6 +554,8 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
         """
         check_is_fitted(self)
         X, y, qid, groups = showing.seen_or_given(self, "report", X, y, qid, groups)
+        y, events = read_times(y, event)
+        y = y if events is None else surv(y, events)
         return showing.write_report_of(self, path, X, y, qid, groups, title)
 
     def _onnx_inputs(self) -> dict[str, str] | None:
@@ -619,14 +634,16 @@ def read_settings(model: AutoRanker, device: Any) -> Settings:
     )
 
 
-def read_targets(model: AutoRanker, y: Any, n_rows: int) -> np.ndarray:
-    """Targets of one ranking, shape (m,)."""
+def read_targets(model: AutoRanker, y: Any, n_rows: int, event: Any = None) -> np.ndarray:
+    """Targets of one ranking, shape (m,); censored times as of `comparisons.inputs.surv`."""
+    y, events = read_times(y, event)
     scores, single = read_scores(y, n_rows, estimator=model)
     if not single:
         raise ValueError(
             f"AutoRanker learns one ranking: found y with {scores.shape[1]} columns. Fit one for each."
         )
-    return scores[:, 0].astype(np.float64)
+    times = scores[:, 0].astype(np.float64)
+    return times if events is None else surv(times, events)
 
 
 def _warn_of_dependence(X: Any, y: np.ndarray) -> None:

@@ -20,7 +20,7 @@ from .. import __version__
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_scores
 from ..learners.streaming.checkpoint import CheckpointFile, fingerprint
-from ..learners.streaming.stream import Source, are_paths, as_source, read_ahead, unpack
+from ..learners.streaming.stream import Source, are_paths, as_source, read_ahead, refuse_groups, unpack
 from ..squared.statistics import KeySet, folds_of, label_keys
 from ..tables.cells import FileFaultError
 from ..tables.options import ReadOptions
@@ -321,6 +321,7 @@ class TableInParts(RowsInParts):
 
 def rows_in_parts(chunks: Any, reading: dict[str, Any]) -> RowsInParts:
     """Recognise chunks, or files: tables with columns that are not numbers keep their columns."""
+    refuse_groups(reading)
     if are_paths(chunks) and set(reading) <= _OF_TABLES:
         first = chunks if isinstance(chunks, (str, os.PathLike)) else chunks[0]
         options = {name: one for name, one in reading.items() if name != "rows"}

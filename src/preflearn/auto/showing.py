@@ -85,7 +85,7 @@ def leaderboard_on(model: Any, rows: np.ndarray, y: np.ndarray, queries: Groups)
 
     entries = [on_new(one, scores.get(one.name, nan)) for one in board]
     entries.sort(key=lambda one: -one.score if one.score == one.score else np.inf)
-    title = f"{board.scoring} on new data"
+    title = f"{'C-index' if 'C-index' in board.title else board.scoring} on new data"
     return replace(board, entries=entries, model=on_new(board.model, whole), title=title)
 
 

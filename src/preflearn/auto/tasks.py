@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..comparisons import Groups, encode_queries
+from ..comparisons import CensoredComparisons, Groups, encode_queries
 from ..model_selection._folds import part_of
 from ..squared.devices.expansion import DeviceExpansions
 from .combination import FoldScores
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .extension import MoreRows
 
 
-# From this number of rows on, less is tried, and folds share what they can: candidates that do not help with many rows
-# are left out, folds share the metrics of kernels, and trees have one number of leaves.
+# From this number of rows on, less is tried: random trees are left out, and boosted trees have one number of leaves.
 LARGE_TABLE = 10_000
 
 
@@ -48,6 +47,19 @@ class UnitScale:
         return np.ldexp(np.ldexp(y, self._first) - self._least, self._second)
 
 
+def targets_of(y: np.ndarray, queries: Groups) -> np.ndarray:
+    """What members learn: y itself; of censored times (`comparisons.inputs.surv`) a number for each row, in [-1, 1].
+
+    That is the share of the rows of its query that a row outlived, minus the share of those that outlived it. It is b
+    of `CensoredComparisons` over the number of rows (Gehan's score): a squared loss over all pairs of such targets has
+    the b of the censored pairs, and members that learn from a number for each row can all be used.
+    """
+    if y.dtype.names is None:
+        return y
+    pairs = CensoredComparisons(y["time"][:, None], y["event"], queries)
+    return pairs.target[:, 0] / queries.counts[queries.codes]
+
+
 @dataclass(frozen=True)
 class Task:
     """What all candidates learn from.
@@ -56,12 +68,13 @@ class Task:
     ----------
     views : Views
     y : ndarray of shape (m,)
+        Targets: `targets_of` on the scale of `UnitScale`.
     queries : Groups
     folds : FoldScores
     n_jobs : int or None
     seed : int
     rivals : tuple of views
-        Of learned kernels, of which those that are clearly behind are left out.
+        Of learned kernels, of which the one that is ahead goes on.
     device : DeviceExpansions or None
         Where kernels are evaluated; None for the processor.
     searches : dict
@@ -127,4 +140,4 @@ def halves_of(task: Task, rows: np.ndarray) -> FoldScores:
     together = part_of(task.units, rows) or queries
     place = together.codes if task.units or queries.n_groups > 1 else np.arange(rows.shape[0])
     tests = [np.flatnonzero(place % 2 == half) for half in (0, 1)]
-    return FoldScores.of_folds(tests, task.y[rows], queries, task.folds.scoring)
+    return FoldScores.of_folds(tests, task.folds.y[rows], queries, task.folds.scoring)

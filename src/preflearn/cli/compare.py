@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,9 +15,11 @@ from .output import Tell, collected_warnings, new_console, print_json, print_not
 from .settings import JsonOption, ReadOption
 
 if TYPE_CHECKING:
-    from ..model_selection import RankerTable
+    from ..model_selection import CIndexComparison, RankerTable
+    from ..shown_tables import ShownTable
 
 
+# Long: most of it declares the options of the command.
 def compare(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Rows with known targets, in queries.")],
     rankers: Annotated[
@@ -33,6 +37,8 @@ def compare(
     ] = None,
     target: files.TargetOption = None,
     query: files.QueryOption = None,
+    group: files.GroupOption = None,
+    event: files.EventOption = None,
     drop: files.DropOption = None,
     read: ReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
@@ -45,7 +51,10 @@ def compare(
     force: files.ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method."""
+    """Compare rankers on the same queries: Wilcoxon's signed ranks, corrected by Holm's method.
+
+    With --event and without --query two C-indices of the same rows are compared: DeLong's test.
+    """
     data, rankers = _data_first(data, rankers)
     if len(rankers) < 2:
         raise ValueError(
@@ -57,8 +66,9 @@ def compare(
         raise ValueError(
             f"--baseline must be one of the rankers ({', '.join(map(str, rankers))}): found {baseline}."
         )
+    unused = ["item", "weight", "prompt", "skip_bad"]
     reading = files.Reading.from_options(
-        read, target=target, query=query, drop=drop, unused=["item", "weight", "prompt", "skip_bad"]
+        read, target=target, query=query, drop=drop, group=group, event=event, unused=unused
     )
     from ..model_selection import compare_several_rankers
 
@@ -67,16 +77,87 @@ def compare(
     with progress(1 + len(rankers)) as tell, collected_warnings() as warned:
         tell(f"reading {data.name}")
         score = _scores_of_pairs if source else _scores_of_rows
-        y, qid, scores, notes = score(paths, names, reading, source, tell)
+        found = score(paths, names, reading, source, tell)
         against = None if baseline is None else names[baseline]
-        table = compare_several_rankers(y, scores, qid, metric=metric, baseline=against)
-    notes += warned
+        options = {"groups": found.groups, "baseline": against}
+        if metric != "concordance" and found.y.dtype.names is not None:
+            raise ValueError(
+                f"--metric {metric} does not know censored times: leave it out to compare C-indices."
+            )
+        of_times = found.qid is None
+        if of_times:
+            table: Any = _compare_times(found.y, found.scores, **options)
+        else:
+            table = compare_several_rankers(found.y, found.scores, found.qid, metric=metric, **options)
+    notes = [*found.notes, *warned]
     if output is not None:
         _write(output, table)
     if as_json:
         print_json({"data": [str(path) for path in paths], **table.to_dict(), "notes": notes})
+    elif of_times:
+        _show_times(table, notes)
     else:
         _show(table, notes)
+
+
+@dataclass(frozen=True)
+class _TimesTable:
+    """C-indices of the same rows, best first, and their differences."""
+
+    means: dict[str, float]
+    comparisons: list[CIndexComparison]
+    corrected: Any
+
+    def shown_tables(self) -> list[ShownTable]:
+        from ..shown_tables import ShownTable
+
+        rows = [
+            (f"{one.names[0]} - {one.names[1]}", f"{one.difference:+.4f}",
+             "{:+.4f} to {:+.4f}".format(*one.interval), f"{one.pvalue:.2g}", f"{p:.2g}")
+            for one, p in zip(self.comparisons, self.corrected, strict=True)
+        ]  # fmt: skip
+        means = [("ranker", "C-index"), *((name, f"{value:.4f}") for name, value in self.means.items())]
+        head = ("first - second", "difference", "95 % interval", "p", "p (Holm)")
+        return [ShownTable(means, f"C-index of {self.comparisons[0].counted}"), ShownTable([head, *rows])]
+
+    def to_markdown(self) -> str:
+        tables = self.shown_tables()
+        return "\n\n".join([tables[0].caption, *(one.to_markdown() for one in tables)]) + "\n"
+
+    def to_latex(self) -> str:
+        tables = self.shown_tables()
+        return "\n".join([f"% {tables[0].caption}", *(one.to_latex() for one in tables)]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        found = [one.to_dict() for one in self.comparisons]
+        return {
+            "metric": "C-index",
+            "means": self.means,
+            "comparisons": found,
+            "corrected": list(self.corrected),
+        }
+
+
+def _compare_times(y: Any, scores: dict[str, Any], *, groups: Any, baseline: str | None) -> _TimesTable:
+    from ..metrics import concordance
+    from ..model_selection import compare_rankers
+    from ..model_selection.significance import holm
+
+    means = {name: float(concordance(y, one)) for name, one in scores.items()}
+    means = dict(sorted(means.items(), key=lambda item: -item[1]))
+    pairs = combinations(means, 2) if baseline is None else ((a, baseline) for a in means if a != baseline)
+    tests: list[Any] = [
+        compare_rankers(y, scores[a], scores[b], groups=groups, names=(a, b)) for a, b in pairs
+    ]
+    return _TimesTable(means, tests, holm([one.pvalue for one in tests]))
+
+
+def _show_times(table: _TimesTable, notes: list[Any]) -> None:
+    console = new_console()
+    for shown in table.shown_tables():
+        print_table(console, shown.rows[0], shown.rows[1:], title=shown.caption)
+    console.print("DeLong's test over the placement values of the rows, two-sided.", markup=False)
+    print_notes(console, notes)
 
 
 def _check_output(output: Path | None, inputs: list[Path], force: bool) -> None:
@@ -85,7 +166,7 @@ def _check_output(output: Path | None, inputs: list[Path], force: bool) -> None:
     files.check_outputs([output], inputs, force)
 
 
-def _write(output: Path, table: RankerTable) -> None:
+def _write(output: Path, table: RankerTable | _TimesTable) -> None:
     from ..tables.atomic import write_whole
 
     text = table.to_latex() if output.suffix == ".tex" else table.to_markdown()
@@ -116,13 +197,23 @@ def _has_scores_alone(path: Path) -> bool:
     return {*names} <= {"score", "rank", "qid", "query", "item"} or {"score", "rank"} <= {*names}
 
 
+class _Scored(NamedTuple):
+    """Targets, queries, the scores of each ranker, notes, and groups of dependent rows."""
+
+    y: Any
+    qid: Any
+    scores: dict[str, Any]
+    notes: list[str]
+    groups: Any = None
+
+
 def _scores_of_rows(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
-) -> tuple[Any, Any, dict[str, Any], list[str]]:
-    """Targets, queries, the scores of each ranker, and notes."""
+) -> _Scored:
     models = [path for path in names if model_files.is_model(path)]
     rows = model_files.read_known((models or list(names))[0], paths, reading)
-    if rows.qid is None:
+    assert rows.y is not None
+    if rows.qid is None and rows.y.dtype.names is None:
         raise ValueError(
             f"{paths[0]}: comparing rankers needs queries, which are the independent trials of the test: pass "
             "--query and a column. For one ranking of all rows compare the intervals of `preflearn evaluate`."
@@ -133,13 +224,14 @@ def _scores_of_rows(
         scores[name], note = model_files.scores_of_ranker(path, paths, reading, len(rows))
         if note:
             notes.append(f"{name}: {note}")
-    return rows.y, rows.qid, scores, notes
+    return _Scored(rows.y, rows.qid, scores, notes, rows.clusters)
 
 
 def _scores_of_pairs(
     paths: list[Path], names: dict[Path, str], reading: files.Reading, source: of_pairs.Source, tell: Tell
-) -> tuple[Any, Any, dict[str, Any], list[str]]:
+) -> _Scored:
     """The same for preferences, each of which is a query of two rows."""
+    reading.refuse_labels("every preference counts as a query here: leave it out")
     notes, scores = ["Every preference counts as a query: concordance is the share in the right order."], {}
     for path, name in names.items():
         tell(f"scoring with {path.name}")
@@ -148,7 +240,7 @@ def _scores_of_pairs(
         note = model_files.same_as_training(metadata, source.all_files(paths))
         if note is not None:
             notes.append(f"{name}: {note}")
-    return y, qid, scores, notes
+    return _Scored(y, qid, scores, notes)
 
 
 def _names(paths: list[Path]) -> dict[Path, str]:
@@ -162,12 +254,12 @@ def _names(paths: list[Path]) -> dict[Path, str]:
 
 def _show(table: RankerTable, notes: list[Any]) -> None:
     console = new_console()
-    n_queries = table.comparisons[0].n_queries
+    first = table.comparisons[0]
     print_table(
         console,
         ("ranker", table.metric),
         [(name, f"{mean:.4f}") for name, mean in table.means.items()],
-        title=f"{table.metric}, mean over {n_queries} queries",
+        title=f"{table.metric}, mean over {first.n_queries} {first.counted}",
     )
     print_table(
         console,
@@ -177,10 +269,10 @@ def _show(table: RankerTable, notes: list[Any]) -> None:
              str(one.n_ties), f"{one.effect_size:+.2f}", f"{one.pvalue:.2g}", f"{p:.2g}")
             for one, p in zip(table.comparisons, table.corrected)
         ],
-        title="Queries where the first wins, loses, ties",
+        title=f"{first.counted.capitalize()} where the first wins, loses, ties",
     )  # fmt: skip
     console.print(
-        "Wilcoxon signed ranks over queries, two-sided; effect: rank-biserial correlation, -1 to 1.",
+        f"Wilcoxon signed ranks over {first.counted}, two-sided; effect: rank-biserial correlation, -1 to 1.",
         markup=False,
     )
     print_notes(console, notes)

@@ -52,6 +52,8 @@ def evaluate(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
+    event: files.EventOption = None,
+    group: files.GroupOption = None,
     drop: files.DropOption = None,
     read: EvaluateReadOption = None,
     preferences: of_pairs.PreferencesOption = None,
@@ -72,13 +74,22 @@ def evaluate(
         refuse_others(context, ["as_json"], f"{model.name}, a model of pairs")
         relate.evaluate_relation(model, data, as_json)
         return
+    unused = ["item", "weight", "prompt"]
     reading = files.Reading.from_options(
-        read, target=target, query=query, no_query=no_query, drop=drop, unused=["item", "weight", "prompt"]
+        read,
+        target=target,
+        query=query,
+        no_query=no_query,
+        drop=drop,
+        group=group,
+        event=event,
+        unused=unused,
     )
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.texts_of_training(model, data, reading) or (None, None)
     source = of_pairs.Source.from_options(preferences, chosen, rejected, judge)
     if source:
+        reading.refuse_labels("what one judge says depends on each other: pass --judge")
         if metrics is not None:
             raise ValueError(
                 "--metric would be ignored with preferences, where the share in the right order is reported: leave it "
@@ -96,7 +107,7 @@ def evaluate(
 
         from ..model_selection import evaluate_scores
 
-        found = evaluate_scores(rows.y, rows.of_kept(scores), rows.qid, metrics=metrics)
+        found = evaluate_scores(rows.y, rows.of_kept(scores), rows.qid, metrics=metrics, groups=rows.clusters)
     found = replace(found, notes=(*filter(None, (note, rows.left_out)), *warned, *found.notes))
     if as_json:
         print_json({"model": str(model), **found.to_dict()})

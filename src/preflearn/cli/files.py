@@ -45,7 +45,17 @@ GroupOption = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together.",
+        help="Column of the patients, documents, ... whose rows depend on each other: they are held out together, and "
+        "intervals count them.",
+    ),
+]
+EventOption = Annotated[
+    str | None,
+    typer.Option(
+        "--event",
+        metavar="COLUMN[=LABEL]",
+        help="Column that says whether the event was seen at the time in --target (1, true, yes) or the time is "
+        "censored (0, false, no). COLUMN=LABEL: the label that means seen, of two.",
     ),
 ]
 NoQueryOption = Annotated[
@@ -112,6 +122,8 @@ class Reading:
     weight: str | None = None
     prompt: str | None = None
     group: str | None = None
+    event: str | None = None
+    seen: str | None = None
     skip_bad: bool = False
 
     @classmethod
@@ -127,6 +139,7 @@ class Reading:
         encode: Sequence[str] | None = None,
         text: str | None = None,
         group: str | None = None,
+        event: str | None = None,
         unused: Sequence[str] = (),
     ) -> Reading:
         """Check what was typed; settings that the command would ignore are ``unused``, and refused."""
@@ -136,6 +149,12 @@ class Reading:
             raise ValueError(
                 f"--group {group} names a column that --target, --query or --drop names too (rows of a query are held "
                 "out together without --group): name another column, or leave one of them out."
+            )
+        event, _, seen = (event or "").partition("=")
+        if event and event in (target, query, group, *(split_names(drop, "--drop") or ())):
+            raise ValueError(
+                f"--event {event} names a column that --target, --query, --group or --drop names too: name another "
+                "column, or leave one of them out."
             )
         names = [name for name in READING if name not in unused]
         _refuse_kinds_left_out(
@@ -149,8 +168,23 @@ class Reading:
             kinds=_kinds(encode),
             text=text,
             group=group,
+            event=event or None,
+            seen=seen or None,
             **read_settings("--read", read, READING, names),
         )
+
+    def refuse_labels(self, instead: str) -> None:
+        """Groups and events are of rows; preferences have judges."""
+        if self.event is not None:
+            raise ValueError("--event is for rows with times, and preferences have none: leave it out.")
+        if self.group is not None:
+            raise ValueError(f"--group is for rows, and {instead}.")
+
+    def check_labels(self, source: Path, names: Sequence[str]) -> None:
+        """Refuse a --group or --event that is not among the columns."""
+        for argument in ("group", "event"):
+            if getattr(self, argument) is not None:
+                _require_column(source, getattr(self, argument), names, argument)
 
     def is_table(self, path: Path) -> bool:
         """Whether a file has named columns; options that it would ignore are refused."""
@@ -168,7 +202,11 @@ class Reading:
             raise ValueError(
                 f"{path}: --skip-bad is for tables; a LETOR file has a number in front of each row."
             )
-        for option, column in (("--read weight", self.weight), ("--group", self.group)):
+        for option, column in (
+            ("--read weight", self.weight),
+            ("--group", self.group),
+            ("--event", self.event),
+        ):
             if not table and column is not None:
                 raise ValueError(f"{path}: {option} names a column, and LETOR files have none.")
         return table
@@ -182,14 +220,15 @@ class Reading:
         """Arguments of `preflearn.io.read_table`."""
         names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
-        found = {name: getattr(self, name) for name in names}
-        if self.group is not None:
-            texts.append(self.group)
-            if self.features is not None:
-                found["features"] = tuple(dict.fromkeys([*self.features, self.group]))
+        found = {name: getattr(self, name) for name in names} | {"texts": texts, **more}
+        labels = [name for name in (self.group, self.event) if name is not None]
+        found["texts"] = [*found["texts"], *labels]
+        if found["features"] is not None:
+            labels = [name for name in labels if name != found["item"]]
+            found["features"] = tuple(dict.fromkeys([*found["features"], *labels]))
         if self.skip_bad:
             found["on_bad"] = "skip"
-        return {**found, "texts": texts, **more}
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +243,7 @@ class Training:
 
 def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     """Read files as one, to learn from."""
+    from ..tables.encoding.frames import say_copies
     from ..tables.ranking import read_ranking
     from ..tables.table import read_table
 
@@ -211,9 +251,16 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
         return Training(data, {"kind": "letor", "features": data.feature_names}, [])
-    table, clusters = without_clusters(read_table(names, **reading.of_table()), reading)
+    known = column_names(paths[0], reading)
+    reading.check_labels(paths[0], known)
+    table = read_table(names, **reading.of_table())
+    others = (one for one in (table.y, table.weight, table.qid, table.item_names) if one is not None)
+    copies = say_copies([*table.columns.values(), *others], table.qid is not None)
+    table, clusters = without_labels(table, reading)
     data = replace(encoded(table, reading.kinds), clusters=clusters, cluster=reading.group)
-    memory = table_memory(table, data.encoder, column_names(paths[0], reading))
+    memory = table_memory(table, data.encoder, known)
+    if reading.event is not None:
+        memory["event"] = reading.event if reading.seen is None else f"{reading.event}={reading.seen}"
     if table.item is None and memory["item"] is not None:
         data = replace(data, item_names=table.columns[memory["item"]])
     found = None
@@ -221,7 +268,22 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
         from ..model_selection.dependence import find_dependence
 
         found = find_dependence(table.columns, table.y)
-    return Training(data, memory, _query_note(table, reading) if found is None else [], found)
+    notes = _query_note(table, reading) if found is None else []
+    return Training(data, memory, [*copies, *_event_note(table, reading), *notes], found)
+
+
+def _event_note(table: TableData, reading: Reading) -> list[str]:
+    if reading.event is not None or table.target is None:
+        return []
+    from ..report.look import suggest_event
+
+    found = suggest_event({**table.columns, table.target: table.y}, table.target)
+    if found is None:
+        return []
+    return [
+        f"Column {found.partition('=')[0]!r} looks as if it said whether an event was seen at the times in "
+        f"{table.target!r}: --event {shlex.quote(found)} takes the other times as censored."
+    ]
 
 
 def say_dependence(found: Dependence | None) -> str:
@@ -233,36 +295,89 @@ def say_dependence(found: Dependence | None) -> str:
     return f"{found} --group {name} holds out whole groups ({inside})."
 
 
-def without_clusters(table: TableData, reading: Reading) -> tuple[TableData, np.ndarray | None]:
-    """The table without the column of --group, and that column."""
+def without_labels(table: TableData, reading: Reading) -> tuple[TableData, np.ndarray | None]:
+    """The table without the columns of --group and --event, with its events; and the labels of the groups."""
+    clusters = None if reading.group is None else _labels(table, reading.group, "group")
+    events = None if reading.event is None else _events(table, reading)
+    columns = {
+        name: values for name, values in table.columns.items() if name not in (reading.group, reading.event)
+    }
+    return replace(table, columns=columns, events=events), clusters
+
+
+def _require_column(source: Path | str, name: str, names: Sequence[str], argument: str) -> None:
+    from ..errors import InputError
+
+    if name not in names:
+        raise InputError(
+            f"{source}: {{argument}} asks for column {name!r}, found {listed(list(names))}", argument=argument
+        )
+
+
+def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
+    """A column that every row has a label in."""
     import numpy as np
 
     from ..errors import InputError
 
-    name = reading.group
-    if name is None:
-        return table, None
     if name == table.item:
-        return table, table.item_names
+        assert table.item_names is not None
+        return table.item_names
     if name in (table.target, table.query):
-        raise ValueError(
-            f"{table.source}: --group names {name!r}, the column of the targets or of the queries, whose rows are held "
-            "out together already: leave it out."
+        what = (
+            "of the targets or of the queries, whose rows are held out together already"
+            if argument == "group"
+            else "of the times or of the strata"
         )
-    if name not in table.columns:
-        raise InputError(
-            f"{table.source}: {{argument}} asks for column {name!r}, found {listed(list(table.columns))}",
-            argument="group",
-        )
+        raise ValueError(f"{table.source}: --{argument} names {name!r}, the column {what}: leave it out.")
+    _require_column(table.source, name, [*table.columns], argument)
     missing = np.flatnonzero(table.columns[name] == "")
     if missing.size:
-        raise InputError(
-            f"{table.place(int(missing[0]))}: column {name!r} of {{argument}} is empty: every row must belong to a "
-            "group, if only to one of its own",
-            argument="group",
+        why = (
+            "every row must belong to a group, if only to one of its own"
+            if argument == "group"
+            else "leave out rows of which it is not known whether the event was seen"
         )
-    columns = {one: values for one, values in table.columns.items() if one != name}
-    return replace(table, columns=columns), table.columns[name]
+        raise InputError(
+            f"{table.place(int(missing[0]))}: column {name!r} of {{argument}} is empty: {why}",
+            argument=argument,
+        )
+    return table.columns[name]
+
+
+def _events(table: TableData, reading: Reading) -> np.ndarray:
+    """Whether the event of each row was seen; times that are negative are refused with it."""
+    import numpy as np
+
+    from ..errors import InputError, Remedy
+    from ..tables.cells import truth_values
+
+    name = str(reading.event)
+    texts = np.char.strip(_labels(table, name, "event").astype(str))
+    if table.y is not None and np.nanmin(table.y) < 0:
+        row = int(np.nanargmin(table.y))
+        raise ValueError(
+            f"{table.place(row)}: the time is {table.y[row]:g}, and with --event column {table.target!r} holds times "
+            "from the start, which are not negative: leave such rows out."
+        )
+    labels = np.unique(texts).tolist()
+    if reading.seen is not None and reading.seen in labels and len(labels) <= 2:
+        return texts == reading.seen
+    values = truth_values([text.removesuffix(".0") for text in texts.tolist()])
+    if reading.seen is None and not np.isnan(values).any():
+        return values > 0
+    found = f"{table.source}: column {name!r} of {{argument}} holds {listed(labels)}"
+    if len(labels) > 2:
+        raise InputError(
+            f"{found}, {len(labels)} different values: expected two, whether the event was seen or the time is "
+            "censored (competing events are not supported)",
+            argument="event",
+        )
+    said = (
+        "expected 0 and 1, true and false, or yes and no" if reading.seen is None else "expected one of these"
+    )
+    remedies = [Remedy("event", f"{name}={one}", f"if {one!r} means that it was seen") for one in labels]
+    raise InputError(f"{found}: {said}", *remedies, argument="event")
 
 
 def encoded(table: TableData, kinds: dict[str, str] | None) -> RankingData:

@@ -24,6 +24,7 @@ def look(
     target: files.TargetOption = None,
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
+    event: files.EventOption = None,
     drop: files.DropOption = None,
     read: ReadOption = None,
     force: files.ForceOption = False,
@@ -36,6 +37,7 @@ def look(
         query=query,
         no_query=no_query,
         drop=drop,
+        event=event,
         unused=["weight", "prompt", "skip_bad"],
     )
     files.check_outputs([report], data, force)
@@ -44,12 +46,12 @@ def look(
 
         require_parts()
     with collected_warnings() as warned:
-        found, dependence = _look_at(data, reading)
+        found, dependence, trainable = _look_at(data, reading)
     about, notes = [], _with_options(found)
     if dependence is not None:
         about = [files.say_dependence(dependence)]
         notes = [note for note in notes if not note.startswith(f"`{dependence.column}` alone")]
-    command = _command(data, found, dependence)
+    command = _command(data, found, dependence) if trainable else ""
     found = replace(found, notes=(*about, *notes, *warned), command=command)
     if report is not None:
         found.write(report)
@@ -59,8 +61,11 @@ def look(
     _show(found, report, *about)
 
 
-def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Dependence | None]:
-    """Every column of the files, whatever its role; and the one that divides dependent rows, if one does."""
+def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Dependence | None, bool]:
+    """Every column of the files, whatever its role; the one that divides dependent rows, if one does.
+
+    And whether there is a target that `train` takes.
+    """
     from ..model_selection.dependence import find_dependence
     from ..report.look import look as look_at
     from ..report.look import target_of
@@ -73,23 +78,23 @@ def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Depe
         X = found.X if not hasattr(found.X, "toarray") else found.X.toarray()
         columns: dict[str, Any] = {} if found.qid is None else {"qid": found.qid.astype(str).astype(object)}
         columns |= {f"feature {name}": X[:, k] for k, name in enumerate(found.feature_names)}
-        return look_at({**columns, "target": found.y}, target="target", title=title), None
+        return look_at({**columns, "target": found.y}, target="target", title=title), None, True
     table = read_table(names, **reading.of_table(target=None, query=None, item=None))
-    asked = {"target": reading.target, "query": reading.query, "item": reading.item}
+    event = "=".join(filter(None, (reading.event, reading.seen))) or "auto"
+    asked = {"target": reading.target, "query": reading.query, "item": reading.item, "event": event}
     try:
         seen = look_at(table.columns, title=title, **asked)
-        # A query column that was only guessed may be one of patients.
-        given = reading.query not in ("auto", None) or seen.query in ("qid", "query")
-        y = None if given or seen.target is None else target_of(table.columns, seen.target)
+        y = None if seen.target is None else target_of(table.columns, seen.target)
     except ValueError as error:
         raise ValueError(f"{paths[0]}: {error}") from error
-    if y is None:
-        return seen, None
+    # A query column that was only guessed may be one of patients.
+    if y is None or reading.query not in ("auto", None) or seen.query in ("qid", "query"):
+        return seen, None, y is not None
     others = {name: values for name, values in table.columns.items() if name != seen.target}
     found_in = find_dependence(others, y)
     if found_in is not None and found_in.column == seen.query:
         seen = look_at(table.columns, title=title, **{**asked, "query": None})
-    return seen, found_in
+    return seen, found_in, True
 
 
 def _with_options(found: TableLook) -> list[str]:
@@ -109,6 +114,7 @@ def _command(paths: list[Path], found: TableLook, dependence: Dependence | None)
         return ""
     words = ["preflearn", "train", *map(str, paths)]
     words += [] if found.target == "target" else ["--target", found.target]
+    words += [] if found.event is None else ["--event", found.event]
     words += [] if found.query in (None, "qid", "query") else ["--query", str(found.query)]
     words += [] if dependence is None or found.query is not None else ["--group", dependence.column]
     from ..metrics.single_columns import LEAK_SHARE
@@ -116,6 +122,7 @@ def _command(paths: list[Path], found: TableLook, dependence: Dependence | None)
     leaks = [one.name for one in found.columns if one.alone is not None and one.alone >= LEAK_SHARE]
     leaks = [name for name in leaks if dependence is None or name != dependence.column]
     words += ["--drop", ",".join(leaks)] if leaks else []
+    words += ["--skip-bad"] if found[found.target].n_missing else []
     return shlex.join(words)
 
 
@@ -137,7 +144,7 @@ def _show(found: TableLook, report: Path | None, *first: str) -> None:
             no_wrap=heading != "found" and side == "r",
         )
     for row in found.rows():
-        style = {"target": "green", "query": "cyan", "item": "cyan", "set aside": "dim"}.get(row[2], "")
+        style = {"target": "green", "feature": "", "set aside": "dim"}.get(row[2], "cyan")
         table.add_row(*map(Text, row), style=style)
     console.print(table)
     if found.target is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import Reading, column_names, describe_files, listed
+from .files import Reading, column_names, describe_files, listed, without_labels
 from .output import collected_warnings
 
 if TYPE_CHECKING:
@@ -29,12 +29,15 @@ class Rows:
     ----------
     X : matrix, or mapping from names to columns
     y, qid, item_names : ndarrays of shape (m,) or None
+        With --event y is a structured array of events and times.
     query, item, text : str or None
         The names of these columns; of texts where X is one column of them.
     brief : str
         The rows in one line.
     kept, left_out
         As in `preflearn.tables.data.TableData`.
+    clusters : ndarray of shape (m,) or None
+        The column of --group.
     """
 
     X: Any
@@ -47,6 +50,7 @@ class Rows:
     text: str | None = None
     kept: np.ndarray | None = None
     left_out: str = ""
+    clusters: np.ndarray | None = None
 
     @property
     def n_read(self) -> int:
@@ -73,13 +77,21 @@ def read_known(ranker: Path, paths: Sequence[Path], reading: Reading) -> Rows:
     if not reading.is_table(paths[0]):
         found = read_ranking(names, **reading.of_letor())
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
-    return _rows_of(read_table(names, **reading.of_table()))
+    return _rows_of(read_table(names, **reading.of_table()), reading)
 
 
-def _rows_of(table: TableData) -> Rows:
+def _rows_of(table: TableData, reading: Reading) -> Rows:
+    from ..comparisons import encode_queries
+    from ..comparisons.inputs import surv
+
+    table, clusters = without_labels(table, reading)
+    brief = table.in_brief()
+    if clusters is not None:
+        brief += f", {encode_queries(clusters, len(clusters)).n_groups:,} groups (`{reading.group}`)"
+    y = table.y if table.y is None or table.events is None else surv(table.y, table.events)
     return Rows(
-        table.columns, table.y, table.qid, table.item_names, table.query, table.item, table.in_brief(),
-        kept=table.kept, left_out=table.left_out,
+        table.columns, y, table.qid, table.item_names, table.query, table.item, brief,
+        kept=table.kept, left_out=table.left_out, clusters=clusters,
     )  # fmt: skip
 
 
@@ -112,6 +124,11 @@ def read_for(
         found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
+    # Scores need no event, and a feature may say it.
+    reading = (
+        _with_event(reading, memory.get("event"), known) if with_target else replace(reading, event=None)
+    )
+    reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (
         with_target
@@ -125,7 +142,20 @@ def read_for(
         )
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
-    return _rows_of(read_table(names, **{**arguments, **unknown}))
+    return _rows_of(read_table(names, **{**arguments, **unknown}), reading)
+
+
+def _with_event(reading: Reading, trained: str | None, known: list[str]) -> Reading:
+    """The event column of the training, where none is named."""
+    if reading.event is not None or trained is None:
+        return reading
+    event, _, seen = trained.partition("=")
+    if event not in known:
+        raise ValueError(
+            f"The model was trained with --event {trained}, a column that is not there; found {listed(known)}. Pass "
+            "--event COLUMN."
+        )
+    return replace(reading, event=event, seen=seen or None)
 
 
 def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Rows:
@@ -151,7 +181,7 @@ def _read_candidates(model_file: Path, names: list[str], reading: Reading) -> Ro
     table = read_table(
         names, **reading.of_table(**roles, item=item if reading.item == "auto" else reading.item)
     )
-    found = _rows_of(table)
+    found = _rows_of(table, reading)
     return replace(found, X=table.columns[text], text=text)
 
 
@@ -312,7 +342,7 @@ def scores_of_ranker(
     from ..tables.writing import read_scores
 
     if is_model(path):
-        saved = load(path)
+        saved, reading = load(path), replace(reading, group=None)
         rows = read_for(path, saved, data_paths, reading, with_target=False)
         return saved.predict(rows), same_as_training(saved.metadata, data_paths)
     scores = read_scores(path)

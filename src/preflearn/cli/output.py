@@ -33,17 +33,18 @@ def progress(n_stages: int, *, quiet: bool = False, verbose: bool = False) -> It
         yield lambda stage: None
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        columns = (BarColumn(24), TimeElapsedColumn(), TextColumn("{task.description}"))
+        # Once a second: a log that records a terminal keeps every frame.
+        shown = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=1)
+        with shown as bar:
             task = bar.add_task("", total=n_stages)
-            started = False
+            begun: set[str] = set()
 
             def tell(stage: str) -> None:
-                nonlocal started
-                bar.update(task, description=stage, advance=1 if started else 0)
-                started = True
+                begun.add(stage.partition(":")[0])  # what follows is about the same stage
+                bar.update(task, description=stage, completed=len(begun) - 1, refresh=True)
 
             yield tell
 

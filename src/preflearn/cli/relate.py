@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..auto.training.options import KernelName
+from ..progress import Stages
 from . import files
 from .output import (
     collected_warnings,
@@ -93,15 +95,14 @@ def relate(
     sources = [rows, columns, pairs]
     output = output or files.default_output(pairs, sources, force)
     files.check_outputs([output, report], sources, force)
-    with progress(4, quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
+    with progress(3 + len(SETTINGS), quiet=quiet, verbose=verbose) as tell, collected_warnings() as warned:
         tell("reading " + ", ".join(path.name for path in sources))
         name = "rbf" if kernel is KernelName.auto else kernel.value
         work = _Relation(
             sources, name, given.get("gamma"), given.get("alphas", "auto"), hold_out.value,
             files.split_names(drop, "--drop") or (), duplicates.value,
         )  # fmt: skip
-        tell("held-out predictions in four settings")
-        found = work.settings()
+        found = work.settings(tell)
         tell("training")
         model, metadata = work.train()
         tell("writing")
@@ -237,7 +238,7 @@ class _Relation:
         (rows, columns), (row, column, y) = self.objects, self.labels
         return model.fit_pairs_of(rows, columns, row, column, y)
 
-    def settings(self) -> list[Any]:
+    def settings(self, tell: Callable[[str], None]) -> list[Any]:
         import numpy as np
 
         from ..metrics import concordance
@@ -247,7 +248,10 @@ class _Relation:
         rows = []
         row, column, y = self.labels
         for setting, (new, how) in SETTINGS.items():
-            model = self.search(setting)
+            stage = f"predictions with {how} held out"
+            tell(stage)
+            with Stages.told_to(lambda text, stage=stage: tell(f"{stage}: {text}")):  # type: ignore[misc]
+                model = self.search(setting)
             best = int(np.flatnonzero(model.alphas_ == model.alpha_)[0])
             F = model.cv_predictions_[best][row, column]
             if setting == self.setting:

@@ -341,5 +341,5 @@ _OWN_OPTIONS = {
     }
 }
 _OPTIONS = {
-    "drop", "duplicates", "encode", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS
+    "drop", "duplicates", "encode", "event", "features", "group", "kernel", "learner", "query", "target", *_SETTINGS
 }  # fmt: skip

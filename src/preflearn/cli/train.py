@@ -93,6 +93,7 @@ def train(
     query: files.QueryOption = None,
     no_query: files.NoQueryOption = False,
     group: files.GroupOption = None,
+    event: files.EventOption = None,
     features: files.FeaturesOption = None,
     drop: files.DropOption = None,
     encode: files.EncodeOption = None,
@@ -114,7 +115,7 @@ def train(
     refuse_both(quiet, verbose, "--verbose")
     reading = files.Reading.from_options(
         read, target=target, query=query, no_query=no_query, features=features, drop=drop, encode=encode,
-        group=group,
+        group=group, event=event,
     )  # fmt: skip
     given = read_settings("--set", settings, LEARNING)
     embed = given.pop("embed", None)
@@ -212,10 +213,7 @@ def _refuse_unused(
             "--read weight is for rows, and preferences have weights of their own, a column of their file: leave it "
             "out."
         )
-    if reading.group is not None:
-        raise ValueError(
-            "--group is for rows, and preferences of one judge are held out together by --judge: leave it out."
-        )
+    reading.refuse_labels("preferences of one judge are held out together by --judge: leave it out")
     if options.within_queries:
         raise ValueError(
             "--set within_queries would be ignored with preferences, which compare directly: leave it out."
@@ -280,6 +278,12 @@ def _show(report: TrainingReport, output: Path, report_file: Path | None) -> Non
         )
     )
     console.print(Text(found.held_out))
+    if report.survival is not None:
+        head = ("third", "rows", "events", "median time")
+        print_table(
+            console, head, report.survival.rows(), title="How long rows with such held-out scores lived"
+        )
+        console.print(Text(report.survival.explanation))
     if report.sets is not None:
         console.print(Text(report.sets.sentence))
     if report.unit == "preference":
@@ -380,6 +384,10 @@ def _in_parts(
     if reading.group is not None:
         raise InputError(
             f"{about}; whole groups are not drawn from a file in parts: leave --group out, and pass fewer rows"
+        )
+    if reading.event is not None:
+        raise InputError(
+            f"{about}; censored times are not learned in parts: pass fewer rows, or fewer columns"
         )
     if reading.weight is not None:
         raise InputError(f"{about}; rows with weights are not learned in parts: leave --read weight out")

@@ -136,10 +136,25 @@ class Comparisons(ABC):
         """Whether `drop` gives one column for each row that leaves, though the rows are compared with all others."""
         return self.is_one_block
 
+    def magnitudes_without(self, rows: np.ndarray) -> Comparisons | None:
+        """Comparisons with the same L, and with b of the rows that stay, whose rows leave one by one.
+
+        None where `drop` serves.
+        """
+        return None
+
     @property
     def whole_queries_only(self) -> bool:
         """Whether `drop` refuses part of a query: what the rest should weigh is not defined."""
         return False
+
+    @property
+    def alike(self) -> Groups | None:
+        """Tie groups of one ranking, whose rows are not compared with each other and with all others in the same way.
+
+        None where there are several queries, weights, or no ties.
+        """
+        return None
 
     @abstractmethod
     def laplacian(self, V: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from ..numerics.namespace import as_host, is_device_array
 from .base import Comparisons
-from .censored import CensoredComparisons
+from .censored import CensoredComparisons, lived_longer
 from .grouping import WEIGHTINGS, Groups
 from .queries import QueryComparisons
 from .relative import RelativeComparisons
@@ -78,8 +78,8 @@ def read_scores(y: Any, n_rows: int, *, estimator: Any = None) -> tuple[np.ndarr
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     if getattr(getattr(y, "dtype", None), "names", None):
         raise ValueError(
-            f"y has the fields {', '.join(y.dtype.names)}: censored times are for fit of RankRLS, RankSVM and their "
-            "searches."
+            f"y has the fields {', '.join(y.dtype.names)}: censored times are for fit of RankRLS, RankSVM, "
+            "their searches and AutoRanker."
         )
     y = _as_numbers(as_host(y))
     if y.ndim == 0 or y.ndim > 2:
@@ -209,11 +209,22 @@ def read_times(y: Any, event: Any) -> tuple[Any, np.ndarray | None]:
     return found, _as_events(event, found.shape[0])
 
 
+def order_of(y: Any) -> np.ndarray:
+    """Numbers in the order of y, the higher the better: y, or how long the rows of a structured y are known to live."""
+    times, events = read_times(y, None)
+    return np.asarray(times) if events is None else 1.0 * lived_longer(times, events)
+
+
 def surv(times: np.ndarray, events: np.ndarray) -> np.ndarray:
     """Times and events as one structured array, which `read_times` takes apart."""
     together = np.empty(times.shape[0], dtype=[("event", bool), ("time", float)])
     together["event"], together["time"] = events, times
     return together
+
+
+def label_columns(y: np.ndarray) -> np.ndarray:
+    """Labels of rows as columns: y itself, or the times and events of a `surv` array."""
+    return y[:, None] if y.dtype.names is None else np.column_stack([y["time"], y["event"]])
 
 
 def _fields_of(y: Any, names: tuple[str, ...], event: Any) -> tuple[np.ndarray, np.ndarray]:

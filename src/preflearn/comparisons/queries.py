@@ -312,8 +312,31 @@ class QueryComparisons(Comparisons):
         )
 
     @property
+    def alike(self) -> Groups | None:
+        return self.tie_groups if self.queries.n_groups == 1 else None
+
+    def magnitudes_without(self, rows: np.ndarray) -> QueryComparisons | None:
+        """Cost "magnitude" with the same L, and with b of the rows that stay when others leave one ranking.
+
+        Under cost "unit" without ties b_i = w (n' - 1 - 2 #higher), which is L s with s the ranks of the n' rows that
+        stay times 2 / n'. None for other comparisons.
+        """
+        if not self.unit or self.alike is not None or self.queries.n_groups > 1:
+            return None
+        order = np.argsort(self.scores[:, 0], kind="stable")
+        order = order[~np.isin(order, rows)]
+        n = order.shape[0]
+        scores = np.zeros((self.n_rows, 1))
+        scores[order, 0] = (2.0 * np.arange(n) - (n - 1)) / max(n, 1)
+        return QueryComparisons(scores, self.queries, weighting=self.weighting)
+
+    @property
     def is_one_block(self) -> bool:
         return self.queries.n_groups == 1 and self.tie_groups is None and not self.unit
+
+    @property
+    def drops_row_by_row(self) -> bool:
+        return self.queries.n_groups == 1 and self.tie_groups is None
 
     @property
     def block_scale(self) -> float:

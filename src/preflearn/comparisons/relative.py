@@ -133,6 +133,13 @@ class RelativeComparisons(Comparisons):
         )
 
     @property
+    def alike(self) -> Groups | None:
+        if self.queries.n_groups > 1 or self.row_weights is not None:
+            return None
+        values, codes = np.unique(self.scores[:, 0], return_inverse=True)
+        return Groups(codes, values.shape[0]) if values.shape[0] < self.n_rows else None
+
+    @property
     def whole_queries_only(self) -> bool:
         return parts_change_weight(self.queries, self.weighting)
 

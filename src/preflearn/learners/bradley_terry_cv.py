@@ -80,6 +80,10 @@ class _AnswerJudge:
     tests: list[np.ndarray]
     new_judges: bool
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.scoring == "accuracy" else (-np.inf, 0.0)
+
     def score_part(self, numbers: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
         rows = np.concatenate([self.tests[k] for k in numbers])
         values = np.concatenate(predictions, axis=1)[:, :, 0]
@@ -104,10 +108,10 @@ class _AnswerJudge:
         variance *= widening(lost)
         value = self.score(rows, p)
         low, high = students_interval(value, variance, n_blocks)
-        most = 1.0 if self.scoring == "accuracy" else 0.0
+        least, most = self.limits
         return PerformanceEstimate(
             value=value,
-            interval=(max(low, 0.0) if self.scoring == "accuracy" else low, min(high, most)),
+            interval=(max(low, least), min(high, most)),
             method=METHOD,
             n_pairs=n,
             measure=self.scoring.replace("_", " "),

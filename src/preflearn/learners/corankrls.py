@@ -188,6 +188,11 @@ class CoRankRLS(RankerMixin, KernelParametersMixin, KernelLearner, BaseEstimator
         return {name: getattr(self, name) for name in names}
 
     def _read(self, X: Any, *, reset: bool) -> Any:
+        if isinstance(X, (list, tuple)) and len(X) and getattr(X[0], "ndim", 0) == 2:
+            raise ValueError(
+                f"CoRankRLS takes one table, and views=, lists of its columns: found {len(X)} tables. Put them side by "
+                "side, X = np.hstack(tables), with views=[range(0, n_0), range(n_0, n_0 + n_1), ...]."
+            )
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=reset)
 
     def _fitted_arrays(self) -> dict[str, str]:

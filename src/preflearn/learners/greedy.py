@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..comparisons import encode_queries
 from ..comparisons.inputs import read_alpha
 from ..model_selection._choice import compared_within, read_scoring, without_rounding
-from ..model_selection._folds import Folds, read_folds
+from ..model_selection._folds import Folds, read_partition
 from ..model_selection._problem import Problem
 from ..numerics.memory import require_memory
 from ..numerics.namespace import refuse_repeated_columns
@@ -43,7 +43,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         k.
     cv : str, int, splitter or iterable of test index arrays, default="leave-query-out"
         As in `preflearn.model_selection.cross_val_predict`; every row is held out once, and for `RankRLS` the
-        folds hold whole queries.
+        folds hold whole queries. With groups they hold whole groups as well, those of one fold with
+        ``"leave-query-out"`` being all that share queries or groups.
     scoring : str, callable or None, default=None
         A metric's name, or a function of (y, scores, qid) where greater is better. None is the held-out squared
         error (of pairs for `RankRLS`), which is by far the fastest: other measures are evaluated for each
@@ -57,7 +58,9 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         Numbers of the features in the order of their choice.
     support_ : bool ndarray of shape (n,)
     cv_scores_ : ndarray of shape (k,)
-        Held-out score after each choice. It is the best of many, so it is optimistic for few rows and many features.
+        Held-out score after each choice. It is the best of many, so it is optimistic for few rows and many features,
+        and there is no ``estimate_``: the features would have to be selected again without each fold, which
+        ``estimate_concordance(selector, X, y, qid=qid, groups=groups)`` does.
     scoring_ : str or callable
     estimator_ : RLS or RankRLS
         Trained on the selected features.
@@ -93,7 +96,7 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.estimator, self.n_features_to_select = estimator, n_features_to_select
         self.cv, self.scoring, self.verbose = cv, scoring, verbose
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Select features, and train the estimator on them.
 
         Parameters
@@ -102,6 +105,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (m,)
         qid : array-like of shape (m,), optional
             Query labels.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents), which are held out together.
 
         Returns
         -------
@@ -119,7 +124,8 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         problem = Problem.read(clone(model), X, y, qid)
         if not problem.single:
             raise ValueError("GreedySelector selects for one output: y has several columns.")
-        folds = self._read_folds(X, y, qid)
+        tests = read_partition(self.cv, X, y, X.shape[0], qid=qid, groups=groups)
+        folds = Folds(tests, tests)
         scoring = self._read_scoring()
         with blas_at_rest():  # the rounds have their own threads
             search = _Search(problem, folds, read_alpha(model.alpha), scoring, qid)
@@ -142,15 +148,6 @@ class GreedySelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             scores.append(score)
             counter(number + 1)
         self.selected_, self.cv_scores_ = np.array(chosen), np.array(scores)
-
-    def _read_folds(self, X: np.ndarray, y: Any, qid: Any) -> Folds:
-        folds = read_folds(self.cv, X, y, X.shape[0], qid=qid)
-        held_out = np.concatenate(folds.tests)
-        if held_out.shape[0] != X.shape[0] or np.unique(held_out).shape[0] != X.shape[0]:
-            raise ValueError(
-                "Greedy selection holds out every row once: the folds of cv must cover all rows."
-            )
-        return folds
 
     def _read_estimator(self) -> Any:
         estimator = self.estimator

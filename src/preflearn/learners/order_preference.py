@@ -14,7 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import RegressorMixin
 
-from ..comparisons import one_group
+from ..comparisons import Groups, one_group
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import choose_basis
@@ -27,7 +27,7 @@ from ..losses.order_program import (
 )
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import choose, read_grid, read_scoring, warn_at_edge
-from ..model_selection._folds import Folds, read_folds
+from ..model_selection._folds import Folds, encode_groups, part_of, read_folds
 from ..model_selection._learner import EstimatingLearner
 from ..model_selection._nested import NestedChoice, RowJudge
 from .base import KernelModel
@@ -214,7 +214,7 @@ class OrderPreferenceRegressorCV(EstimatingLearner, _OrderPreferenceModel):
         chi2, and the kernel's own default for the others.
     cv : str, int, splitter or iterable, default=5
         Folds of the labelled rows, as in `RLSCV`; index arrays count only the labelled rows. An int gives unshuffled
-        folds, as in scikit-learn.
+        folds, as in scikit-learn; with groups, folds of whole groups.
     scoring : str, scorer or callable, default="neg_mean_absolute_error"
         As in `RLSCV`: the measure of all held-out predictions; greater is better.
     keep_predictions : bool, default=False
@@ -278,13 +278,17 @@ class OrderPreferenceRegressorCV(EstimatingLearner, _OrderPreferenceModel):
     # The mixin reads one gamma; here it is a grid until one is chosen.
     gamma = None
 
-    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None) -> Self:
+    def fit(self, X, y, *, pairs=None, margin=None, weight=None, bounds=None, groups=None) -> Self:
         """Choose alpha and gamma on the labelled rows, then fit with all of them.
 
         Parameters
         ----------
         X, y, pairs, margin, weight, bounds
             As in `OrderPreferenceRegressor.fit`.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents): the labelled rows of a group are held out together.
+            Statements stay, as those about single rows do; with statements about rows of the held-out groups the
+            scores are those of new rows about which something is stated.
 
         Returns
         -------
@@ -295,14 +299,15 @@ class OrderPreferenceRegressorCV(EstimatingLearner, _OrderPreferenceModel):
         kernel, X, y, statements = self._read(X, y, pairs, margin, weight, bounds)
         labelled = np.flatnonzero(~np.isnan(y))
         scoring = read_scoring(self.scoring, "neg_mean_absolute_error")
-        folds = self._read_folds(y[labelled])
+        owners = None if groups is None else part_of(encode_groups(groups, n_items(X)), labelled)
+        folds = self._read_folds(y[labelled], owners)
         everything = one_group(labelled.shape[0])
-        judge = RowJudge(scoring, folds, everything, y[labelled, None], pooled=True)
+        judge = RowJudge(scoring, folds, everything, y[labelled, None], pooled=True, groups=owners)
         _ = judge.comparable  # refuses before any work
         self.alphas_ = read_grid(self.alphas, _PUBLISHED_GRID, zero=True)
         gammas = self._read_gammas(kernel)
         basis = self._choose_basis(labelled, y.shape[0])
-        refuse_folds_of_whole_basis(basis, [labelled[test] for test in folds.tests])
+        refuse_folds_of_whole_basis(basis, [labelled[left] for left in folds.leaving])
         tuned = statements if self.preferences_in_cv else read_statements(None, None, None, None, y.shape[0])
         order_weight, epsilon = float(self.order_weight), float(self.epsilon)
 
@@ -332,18 +337,18 @@ class OrderPreferenceRegressorCV(EstimatingLearner, _OrderPreferenceModel):
         self._keep(kernel, X, design, solve_order_program(design.program(order_weight, epsilon), self.alpha_))
         return self
 
-    def _read_folds(self, y: np.ndarray) -> Folds:
+    def _read_folds(self, y: np.ndarray, groups: Groups | None) -> Folds:
         """Sets of labelled rows."""
         if y.shape[0] < 2:
             raise ValueError(
                 f"Cross-validation needs at least 2 labelled rows: found n_samples = {y.shape[0]}."
             )
-        if isinstance(self.cv, str) and self.cv in ("leave-query-out", "leave-group-out", "leave-pair-out"):
+        if isinstance(self.cv, str) and self.cv in ("leave-query-out", "leave-pair-out"):
             raise ValueError(
-                f"cv={self.cv!r} needs queries, groups or a score of pairs, and a regression with order preferences "
-                "has labelled rows: use 'leave-one-out', a number of folds, a splitter or index arrays."
+                f"cv={self.cv!r} needs queries or a score of pairs, and a regression with order preferences has "
+                "labelled rows: use 'leave-one-out', 'leave-group-out', a number of folds, a splitter or index arrays."
             )
-        return read_folds(5 if self.cv is None else self.cv, None, y, y.shape[0])
+        return read_folds(5 if self.cv is None else self.cv, None, y, y.shape[0], groups=groups)
 
     def _read_gammas(self, kernel: Kernel) -> list[float | None]:
         if (
@@ -369,8 +374,8 @@ def _predict_folds(
     # From large to small alpha the support grows step by step, which suits warm starts.
     descending = np.argsort(alphas)[::-1]
     predictions = []
-    for held_out in folds.tests:
-        smaller, basis_kept = design.without(held_out)
+    for held_out, left in zip(folds.tests, folds.leaving, strict=True):
+        smaller, basis_kept = design.without(left)
         path = order_program_path(smaller.program(order_weight, epsilon), alphas[descending])
         found = np.empty((alphas.shape[0], held_out.shape[0], 1))
         for position, solution in zip(descending, path, strict=True):

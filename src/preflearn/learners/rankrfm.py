@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..comparisons import Comparisons, Groups, PreferenceComparisons, compare_scores, encode_queries
-from ..comparisons.inputs import named_cures, read_pairs, read_per_pair, read_scores
+from ..comparisons.inputs import compare_times, named_cures, read_pairs, read_per_pair, read_scores
 from ..kernels.blocks import expansion_gradient
 from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items, why_not_on_device
@@ -22,12 +22,13 @@ from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import auto_grid, choose, read_grid, read_scoring, warn_at_edge
 from ..model_selection._folds import (
     encode_groups,
+    few_folds,
     order_by_content,
     read_folds,
     read_preference_folds,
     shuffled_folds,
 )
-from ..model_selection._learner import EstimatingLearner
+from ..model_selection._learner import EstimatingLearner, read_censored
 from ..model_selection._nested import NestedChoice, PreferenceJudge, RowJudge
 from ..numerics.namespace import as_host, is_device_array
 from ..numerics.threads import with_small_matrices
@@ -236,6 +237,8 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
     True
     """
 
+    __metadata_request__fit = {"qid": True, "event": True}
+
     # The kernel takes neither: `Kernel` refuses them if they are given.
     degree = 3
     coef0 = 1
@@ -273,7 +276,7 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         self.verbose = verbose
 
     @named_cures
-    def fit(self, X, y, *, qid=None, groups=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None, event=None) -> Self:
         """Learn the metric, choose round and alpha, and train on all rows.
 
         Parameters
@@ -288,13 +291,18 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
             Query labels; one query (a global ranking) without.
         groups : array-like of shape (m,), optional
             Rows that share a group are never split between training and test.
+        event : array-like of bool, shape (m,), optional
+            As in `RankRLS.fit`: y holds times, and the score is the C-index.
 
         Returns
         -------
         self
         """
         kernel, X = self._read(X)
-        scores, single = read_scores(y, n_items(X), estimator=self)
+        times, events = read_censored(self, X, y, event)
+        scores, single = read_scores(times, n_items(X), estimator=self)
+        if events is not None:
+            scores = np.column_stack([scores, events])
         order, queries = self._in_order(X, scores, encode_queries(qid, n_items(X)))
         taken = queries.sample(_SEARCH_ROWS) if isinstance(self.basis, str) else np.arange(n_items(X))
         rows = order[taken]
@@ -306,16 +314,17 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
             queries.codes[taken],
             None if groups is None else encode_groups(groups, n_items(X)).codes[rows],
             has_queries=has_queries,
+            censored=events is not None,
         )
         model, held_out = self._recurse(search, kernel, lambda model: model.predict_items(search.X))
         self._keep(model, rows[search.sets[-1].basis], single)
         if self.keep_predictions:
-            self.cv_predictions_ = np.full(scores.shape, np.nan)
+            self.cv_predictions_ = np.full((scores.shape[0], held_out.shape[1]), np.nan)
             self.cv_predictions_[rows] = held_out
             if single:
                 self.cv_predictions_ = self.cv_predictions_[:, 0]
         if on_device or rows.shape[0] < n_items(X):
-            model_of_all = self.to_rankrls().fit(X, y, qid=qid)
+            model_of_all = self.to_rankrls().fit(X, y, qid=qid, event=event)
             for name in ("dual_coef_", "basis_", "basis_indices_"):
                 setattr(self, name, getattr(model_of_all, name))
         self.n_queries_ = queries.n_groups
@@ -494,16 +503,28 @@ class RankRFM(RankerMixin, EstimatingLearner, KernelModel):
         return np.arange(n_items(X)), queries
 
     def _search_rows(
-        self, X: Any, scores: np.ndarray, codes: np.ndarray, groups: Any, *, has_queries: bool
+        self,
+        X: Any,
+        scores: np.ndarray,
+        codes: np.ndarray,
+        groups: Any,
+        *,
+        has_queries: bool,
+        censored: bool = False,
     ) -> _Search:
+        """``scores`` of censored times are times and events."""
         n_rows = n_items(X)
         queries = encode_queries(codes, n_rows)
         scoring = read_scoring(self.scoring)
-        cv = _few_folds(n_rows, queries, groups) if self.cv is None else self.cv
+        cv = few_folds(n_rows, queries, groups) if self.cv is None else self.cv
         on_device = is_device_array(X)
         split_by = np.empty((n_rows, 0)) if on_device else X
         folds = read_folds(cv, split_by, scores, n_rows, qid=codes if has_queries else None, groups=groups)
-        task = compare_scores(scores, queries, cost="magnitude", ties="include", weighting=self.weighting)
+        if censored:
+            scoring, times = scoring.of_times(), scores[:, :1]
+            task: Comparisons = compare_times(times, scores[:, 1] > 0, queries, weighting=self.weighting)
+        else:
+            task = compare_scores(scores, queries, weighting=self.weighting)
         basis = self._basis_rows(n_rows)
         kind = DeviceTrainingSet if on_device else TrainingSet
         refuse_folds_of_whole_basis(basis, folds.leaving)
@@ -681,15 +702,6 @@ def _without(
     """The training set that remains when rows, and basis vectors among them, leave."""
     rest = rows_outside(n_rows, left)
     return kind(rest, basis[~np.isin(basis, left)], task.take(rest))
-
-
-def _few_folds(n_rows: int, queries: Groups, groups: Any) -> Any:
-    """Five folds, of whole queries or groups; fewer where there are fewer."""
-    if queries.n_groups > 1:  # the groups of their rows leave with them
-        return min(_N_FOLDS, queries.n_groups)
-    if groups is not None:
-        return min(_N_FOLDS, encode_queries(groups, n_rows).n_groups)
-    return shuffled_folds(n_rows, _N_FOLDS)
 
 
 def _importances(kernel: Kernel, rows: Any, coefficients: np.ndarray) -> np.ndarray:

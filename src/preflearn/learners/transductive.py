@@ -21,12 +21,14 @@ from scipy.linalg import null_space, solve_triangular
 from ..comparisons import Groups, compare_scores, encode_queries
 from ..comparisons.inputs import read_alpha
 from ..comparisons.queries import QueryComparisons
-from ..kernels.functions import Kernel, n_items
+from ..kernels.functions import Kernel, n_items, take_items
 from ..kernels.inputs import read_items
 from ..kernels.maps import NystromMap
 from ..model_selection._basis_rows import refuse_folds_of_whole_basis
 from ..model_selection._choice import Scoring, choose, read_grid, read_scoring, warn_at_edge
-from ..model_selection._folds import read_folds
+from ..model_selection._folds import Folds, encode_groups, part_of, read_partition, units_of
+from ..model_selection._learner import EstimatingLearner
+from ..model_selection._nested import NestedChoice, RowJudge
 from ..numerics.memory import require_memory
 from ..squared.base import Inputs
 from ..squared.routes import square_form
@@ -49,11 +51,12 @@ class _Task:
     single: bool
     queries: Groups
     qid: Any
+    groups: Groups | None
     unknown: np.ndarray
     comparisons: QueryComparisons
 
 
-class TransductiveRankRLS(RankerMixin, KernelModel):
+class TransductiveRankRLS(EstimatingLearner, RankerMixin, KernelModel):
     """RankRLS that also learns from queries without scores.
 
     The missing scores ŷ minimise the cross-validated error of RankRLS on all queries,
@@ -77,7 +80,8 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
     weighting : {"pair", "item", "query"}, default="pair"
         As in `RankRLS`; ``"query"`` is that of the reference.
     cv : "leave-query-out", int, splitter or iterable of test index arrays, default="leave-query-out"
-        The folds U: unions of whole queries that together hold every row once.
+        The folds U: unions of whole queries, and of whole groups where there are groups, that together hold every row
+        once.
     solver : {"auto", "dual", "primal"}, default="auto"
         Primal for a reduced set, and for the linear kernel unless there are more features than rows.
     verbose : int, default=0
@@ -93,6 +97,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         The values with which the scores were found.
     n_queries_, n_unscored_ : int
         Number of queries, and of rows without a score.
+    estimate_ : PerformanceEstimate
+        After `select`: the measure of hidden queries, with a 95 % interval; alpha and fidelity are chosen by the other
+        folds, as in `RankRLSCV`.
     solver_ : str
 
     Notes
@@ -130,7 +137,7 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         self.alpha, self.fidelity, self.weighting, self.cv = alpha, fidelity, weighting, cv
         self.solver = solver
 
-    def fit(self, X, y, *, qid=None) -> Self:
+    def fit(self, X, y, *, qid=None, groups=None) -> Self:
         """Find the missing scores, then learn from all rows.
 
         Parameters
@@ -141,13 +148,16 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             Scores, higher is better; NaN where unknown.
         qid : array-like of shape (m,)
             Query labels; needed where a score is missing.
+        groups : array-like of shape (m,), optional
+            Labels of dependent rows (patients, documents): the folds U hold whole groups.
 
         Returns
         -------
         self
         """
         alpha, fidelity = read_alpha(self.alpha), _positive("fidelity", self.fidelity)
-        task = self._read(X, y, qid)
+        task = self._read(X, y, qid, groups)
+        self._forget_choice()
         folds = _read_folds(self.cv, task) if task.unknown.any() else []
         stages = self._more_stages()
         with stages("kernel or features"):
@@ -158,7 +168,9 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
             self.__dict__.pop(name, None)
         return self
 
-    def select(self, X, y, *, qid, alphas="auto", fidelities="auto", hide=5, scoring="concordance") -> Self:
+    def select(
+        self, X, y, *, qid, groups=None, alphas="auto", fidelities="auto", hide=5, scoring="concordance"
+    ) -> Self:
         """Choose alpha and fidelity on the scored queries alone, then fit with them.
 
         Scored queries are hidden in turn, in addition to those without scores; their transduced scores are compared
@@ -167,15 +179,15 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
 
         Parameters
         ----------
-        X, y, qid
+        X, y, qid, groups
             As in `fit`; at least two queries must be scored.
         alphas : "auto" or array-like, default="auto"
             Values of λ; ``"auto"`` is 10⁻⁴, 10⁻³, ..., 10⁴.
         fidelities : "auto" or array-like, default="auto"
             Values of γ; ``"auto"`` is 10⁻², 10⁻¹, ..., 10².
         hide : "leave-query-out", int, splitter or iterable, default=5
-            Folds of the scored rows that are hidden in turn, whole queries; index arrays count only the scored rows. An
-            int is lowered to the number of scored queries.
+            Folds of the scored rows that are hidden in turn, whole queries and groups; index arrays count only the
+            scored rows. An int is lowered to the number of scored queries.
         scoring : str, scorer or callable, default="concordance"
             As in `RankRLSCV`: a name of the registry, a scorer, or a function of (y, scores, qid); greater is better.
 
@@ -207,23 +219,32 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         measure = read_scoring(scoring)
         if qid is None:
             raise ValueError("select hides whole queries in turn and needs their labels: pass qid=....")
-        task = self._read(X, y, qid)
+        task = self._read(X, y, qid, groups)
         folds, hidden = _read_folds(self.cv, task), _hidden_folds(hide, task)
+        known = np.flatnonzero(~task.unknown)
+        judge = _judge_of_hidden(task, known, hidden, measure)
+        nested = NestedChoice(judge)
         stages = self._more_stages()
         with stages("kernel or features"):
             problem, reduced = self._problem(task, folds, path=True)
         scores = np.empty((alphas.shape[0], fidelities.shape[0]))
         for a, alpha in enumerate(alphas):
             with stages(f"alpha {alpha:g} ({a + 1} of {alphas.shape[0]})"):
-                scores[a] = _scores_of_hidden(problem.at(float(alpha)), task, hidden, fidelities, measure)
+                found = _scores_of_hidden(problem.at(float(alpha)), task, hidden, fidelities)
+                codes = task.queries.codes[known]
+                scores[a] = [measure(task.scores[known], values[known], codes) for values in found]
+                nested.see(fidelities, [found[:, rows] for rows in hidden])
         best = choose(scores, alphas, fidelities)
         warn_at_edge(alphas, scores[:, best[1]], best[0])
         self._finish(task, problem, reduced, float(alphas[best[0]]), float(fidelities[best[1]]))
         self.alphas_, self.fidelities_ = alphas, fidelities
         self.cv_scores_, self.best_score_ = scores, float(scores[best])
+        self._keep_choice(
+            nested.estimate, lambda model: KernelModel.predict(model, take_items(task.X, known))
+        )
         return self
 
-    def _read(self, X: Any, y: Any, qid: Any) -> _Task:
+    def _read(self, X: Any, y: Any, qid: Any, groups: Any) -> _Task:
         kernel = self._read_kernel()
         X = read_items(self, X, kernel, reset=True)
         scores, single = read_partial_targets(self, y, n_items(X), when_none_known=_NO_SCORES)
@@ -241,7 +262,11 @@ class TransductiveRankRLS(RankerMixin, KernelModel):
         )
         filled = np.where(unknown[:, None], 0.0, scores)
         comparisons = QueryComparisons(filled, queries, weighting=self.weighting)
-        return _Task(X, kernel, scores, single, queries, qid, unknown, comparisons)
+        owners = None
+        if groups is not None:
+            owners = encode_groups(groups, n_items(X))
+            units_of(queries, owners, n_items(X))  # refuses what leaves nothing to train on
+        return _Task(X, kernel, scores, single, queries, qid, owners, unknown, comparisons)
 
     def _problem(
         self, task: _Task, folds: list[np.ndarray], *, path: bool
@@ -314,9 +339,8 @@ def _scores_of_hidden(
     task: _Task,
     hidden: list[np.ndarray],
     fidelities: np.ndarray,
-    scoring: Scoring,
-) -> list[float]:
-    """For each fidelity the score of transduced against true scores, with every scored row hidden once."""
+) -> np.ndarray:
+    """For each fidelity the transduced scores, with every scored row hidden once; NaN where none is known."""
     found = np.full((fidelities.shape[0], *task.scores.shape), np.nan)
     for rows in hidden:
         unknown = task.unknown.copy()
@@ -326,9 +350,17 @@ def _scores_of_hidden(
             at_alpha.transduce(task.scores, unknown, fidelities),
             found[:, unknown],
         )
-    known = np.flatnonzero(~task.unknown)
-    codes = task.queries.codes[known]
-    return [scoring(task.scores[known], values[known], codes) for values in found]
+    return found
+
+
+def _judge_of_hidden(task: _Task, known: np.ndarray, hidden: list[np.ndarray], scoring: Scoring) -> RowJudge:
+    """How transduced scores of hidden rows are scored, whose numbers count only scored rows."""
+    tests = [np.searchsorted(known, rows) for rows in hidden]
+    queries, groups = part_of(task.queries, known), part_of(task.groups, known)
+    assert queries is not None
+    judge = RowJudge(scoring, Folds(tests, tests), queries, task.scores[known], groups=groups)
+    _ = judge.comparable  # refuses before any work
+    return judge
 
 
 def _read_folds(cv: Any, task: _Task) -> list[np.ndarray]:
@@ -346,10 +378,7 @@ def _read_folds(cv: Any, task: _Task) -> list[np.ndarray]:
             "Check qid; to rank rows of one query use RankRLS on the scored ones."
         )
     _refuse_single_rows("cv", cv)
-    folds = read_folds(cv, task.X, task.scores[:, 0], m, qid=queries.codes).tests
-    times = np.bincount(np.concatenate(folds), minlength=m)
-    if times.shape[0] > m or (times != 1).any():
-        raise ValueError("The folds of cv must hold every row exactly once.")
+    folds = read_partition(cv, task.X, task.scores[:, 0], m, qid=queries.codes, groups=task.groups)
     for fold in folds:
         inside = np.bincount(queries.codes[fold], minlength=queries.n_groups)
         if ((inside > 0) & (inside < queries.counts)).any():
@@ -374,10 +403,11 @@ def _hidden_folds(hide: Any, task: _Task) -> list[np.ndarray]:
     if isinstance(hide, Integral) and not isinstance(hide, bool):
         hide = min(int(hide), n_scored)
     blank = np.empty((known.shape[0], 0))
-    folds = read_folds(hide, blank, task.scores[known, 0], known.shape[0], qid=codes).tests
-    times = np.bincount(np.concatenate(folds), minlength=known.shape[0])
-    whole = all(np.isin(codes, codes[fold]).sum() == fold.shape[0] for fold in folds)
-    if times.shape[0] > known.shape[0] or (times != 1).any() or not whole:
+    groups = part_of(task.groups, known)
+    if groups is not None and isinstance(hide, int):
+        hide = min(hide, units_of(codes, groups, known.shape[0]).n_groups)
+    folds = read_partition(hide, blank, task.scores[known, 0], known.shape[0], qid=codes, groups=groups)
+    if not all(np.isin(codes, codes[fold]).sum() == fold.shape[0] for fold in folds):
         raise ValueError("The folds of hide must hold whole queries, and every scored row exactly once.")
     return [known[fold] for fold in folds]
 

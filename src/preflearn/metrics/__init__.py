@@ -11,6 +11,7 @@ from .pairwise import mean_squared_pair_error, time_dependent_auc  # isort: skip
 from .classes import class_accuracy, f1, volume_under_surface
 from .listwise import average_precision, err, ndcg, precision_at, reciprocal_rank
 from .registry import RankingScorer, get_scorer, register_metric
+from .survival import LogRank, logrank_test
 
 concordance_scorer = get_scorer("concordance")
 disagreement_error_scorer = get_scorer("neg_disagreement_error")
@@ -23,6 +24,7 @@ err_scorer = get_scorer("err")
 precision_at_scorer = get_scorer("precision")
 
 __all__ = [
+    "LogRank",
     "PerQuery",
     "PreferenceCalibration",
     "RankingScorer",
@@ -38,6 +40,7 @@ __all__ = [
     "f1",
     "get_scorer",
     "kendall_tau",
+    "logrank_test",
     "mean_squared_pair_error",
     "ndcg",
     "ndcg_scorer",

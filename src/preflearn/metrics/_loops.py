@@ -33,18 +33,6 @@ _NEVER = 1e-17
 
 
 @compiled
-def group_rows(codes: np.ndarray, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values with the rows of each query side by side, in their old order inside it: counting sort, O(m)."""
-    free = starts[:-1].copy()
-    grouped = np.empty_like(values)
-    for row in range(codes.shape[0]):
-        query = codes[row]
-        grouped[free[query]] = values[row]
-        free[query] += 1
-    return grouped
-
-
-@compiled
 def _sort_rows(
     key: np.ndarray,
     y: np.ndarray,
@@ -249,25 +237,6 @@ def count_pairs(
         out[query, 1] = tied
         out[query, 2] = _untied_pairs(u, w, 0, n)
         out[query, 3] = untied_scores
-
-
-@compiled
-def sort_queries(key: np.ndarray, gain: np.ndarray, starts: np.ndarray, first: int, last: int) -> None:
-    """Sort the rows of each query by ``key`` ascending, in place. O(m log n)."""
-    longest = _longest(starts, first, last)
-    key_spare = np.empty(longest)
-    gain_spare = np.empty(longest)
-    unused = np.empty(longest)
-    unused_spare = np.empty(longest)
-    for query in range(first, last):
-        low, high = starts[query], starts[query + 1]
-        n = high - low
-        key_sorted, gain_sorted, _, _, _ = _sort_rows(
-            key[low:high], gain[low:high], unused[:n], key_spare[:n], gain_spare[:n], unused_spare[:n]
-        )
-        for i in range(n):
-            key[low + i] = key_sorted[i]
-            gain[low + i] = gain_sorted[i]
 
 
 @compiled

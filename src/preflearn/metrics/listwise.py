@@ -360,12 +360,10 @@ def _value_of_lists(loop: Callable[..., None], rows: Rows, gains: np.ndarray, *o
 def _value_of_grouped(
     loop: Callable[..., None], rows: Rows, key: np.ndarray, gains: np.ndarray, *options: Any
 ) -> np.ndarray:
-    """The same from grouped rows, read in ascending order of ``key``; sorts both in place."""
-    from ._loops import sort_queries
-
-    over_queries(sort_queries, rows.queries, key, gains)
+    """The same from grouped rows, read in ascending order of ``key``."""
+    order = np.lexsort((key, rows.queries.codes[rows.queries.order]))
     values = np.empty(rows.queries.n_groups)
-    over_queries(loop, rows.queries, key, gains, *options, values)
+    over_queries(loop, rows.queries, key[order], gains[order], *options, values)
     return values
 
 

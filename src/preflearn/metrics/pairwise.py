@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ..comparisons import Groups
 from ..comparisons.censored import censoring_weights, levels_of, sorted_times
 from ..comparisons.inputs import NOBODY_OUTLIVED, read_times
 from .by_query import PerQuery, Rows, check_rows, check_weights, mean_or_refuse, over_queries
 from .registry import metric_entry
+
+# So few pairs are looked at one by one, since compiling what sorts them takes seconds on the first use.
+_FEW_PAIRS = 20_000
 
 
 @metric_entry("concordance", chance=0.5)
@@ -371,15 +375,40 @@ def kendall_tau(y: Any, scores: Any, qid: Any = None, *, per_query: bool = False
 
 def _count_pairs(rows: Rows, weights: np.ndarray) -> np.ndarray:
     """D, H, U_y, U_s for each query and output: shape (4, n_queries, v)."""
+    counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
+    if not weights.size and int((rows.queries.counts**2).sum()) <= _FEW_PAIRS:
+        pairs = _pairs_inside(rows.queries)
+        for output, found in enumerate(counts):
+            found[:] = _look_at_every_pair(rows.scores[:, output], rows.y[:, output], rows.queries, pairs)
+        return counts.T
     from ._loops import count_pairs
 
     if weights.size:
         (weights,) = rows.grouped(weights)
-    counts = np.empty((rows.y.shape[1], rows.queries.n_groups, 4))
     for output, found in enumerate(counts):
         scores, y = rows.grouped(rows.scores[:, output], rows.y[:, output])
         over_queries(count_pairs, rows.queries, scores, y, weights, found)
     return counts.T
+
+
+def _pairs_inside(queries: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """Every row of a query with every row of it."""
+    sizes = queries.counts[queries.codes[queries.order]]
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = np.repeat(queries.order, sizes)
+    return first, queries.order[queries.starts[queries.codes[first]] + place]
+
+
+def _look_at_every_pair(
+    scores: np.ndarray, y: np.ndarray, queries: Groups, pairs: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """D, H, U_y, U_s of each query, from pairs that are each there twice: shape (n_queries, 4)."""
+    first, second = pairs
+    up, above = scores[first] > scores[second], y[first] > y[second]
+    differ, untied = scores[first] != scores[second], y[first] != y[second]
+    kinds = (differ & untied & (up != above), ~differ & untied, untied, differ)
+    of = queries.codes[first]
+    return np.column_stack([np.bincount(of, one, queries.n_groups) / 2 for one in kinds])
 
 
 def time_dependent_auc(y: Any, scores: Any, times: Any, *, event: Any = None) -> np.ndarray:

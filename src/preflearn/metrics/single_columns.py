@@ -15,11 +15,12 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..comparisons import Groups
+from ..comparisons.inputs import order_of
 from .pairwise import concordance
 
-# A column that alone orders this share of the pairs is questioned ...
+# A column that alone orders this share of the pairs is left out of the command that `look` proposes ...
 LEAK_SHARE = 0.99
-# ... and one that orders at least this share, and hardly less than the whole model.
+# ... and one that orders at least this share, and hardly less than the model where there is one, is questioned.
 _NEARLY_LEAK, _OF_THE_MODEL = 0.9, 0.98
 
 
@@ -94,13 +95,14 @@ def labels_alone(name: str, codes: np.ndarray, y: np.ndarray, units: Groups) -> 
 
     Without queries, in the other half of the rows.
     """
-    y = y - y.mean()
+    values = order_of(y)
+    values = values - values.mean()
     half = units.codes % 2 if units.n_groups > 1 else np.arange(y.shape[0]) % 2
     scores = np.zeros(y.shape[0])
     for side in (0, 1):
         learn, use = half != side, half == side
         n = np.bincount(codes[learn] + 1, minlength=int(codes.max()) + 2)
-        total = np.bincount(codes[learn] + 1, weights=y[learn], minlength=n.shape[0])
+        total = np.bincount(codes[learn] + 1, weights=values[learn], minlength=n.shape[0])
         scores[use] = (total / np.maximum(n, 1))[codes[use] + 1]
     return SingleColumn(name, float(concordance(y, scores, units)))
 
@@ -177,11 +179,12 @@ def suspicious(columns: Sequence[SingleColumn], model_share: float | None = None
     ----------
     columns : sequence of SingleColumn
     model_share : float, optional
-        The share that the whole model orders when held out: a column that is nearly as good is suspicious from 90 % on.
+        The share that the whole model orders when held out: then only columns that are nearly as good are suspicious.
+        One of several columns is from 90 % on, a single one from 99 % on.
     """
-    least = LEAK_SHARE
+    least = LEAK_SHARE if len(columns) == 1 else _NEARLY_LEAK
     if model_share is not None and len(columns) > 1:
-        least = min(least, max(_NEARLY_LEAK, 0.5 + _OF_THE_MODEL * (model_share - 0.5)))
+        least = min(LEAK_SHARE, max(least, 0.5 + _OF_THE_MODEL * (model_share - 0.5)))
     return sorted((one for one in columns if one.share >= least), key=lambda one: -one.share)
 
 

@@ -33,7 +33,10 @@ _HOMES = {
         (".permutation", "PermutationTest permutation_test"),
         (".preference_evaluation", "LengthBias PreferenceEvaluation ShareRight evaluate_preferences"),
         (".preference_evaluation", "length_bias"),
-        (".significance", "PairedT RankerComparison RankerTable SignedRanks compare_rankers"),
+        (
+            ".significance",
+            "CIndexComparison PairedT RankerComparison RankerTable SignedRanks compare_rankers",
+        ),
         (".significance", "compare_several_rankers paired_t_test signed_rank_test"),
     )
     for name in names.split()
@@ -57,6 +60,7 @@ __all__ = [
     "PreferenceEvaluation",
     "QueryKFold",
     "RLSCV",
+    "CIndexComparison",
     "RankerComparison",
     "RankerTable",
     "RankRLSCV",
@@ -107,6 +111,7 @@ if TYPE_CHECKING:
         length_bias,
     )
     from .significance import (
+        CIndexComparison,
         PairedT,
         RankerComparison,
         RankerTable,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ class Scoring:
         def measure(y: np.ndarray, f: np.ndarray, within: Groups) -> float:
             return scorer.measure(surv(y[:, 0], y[:, 1] > 0), f, within)
 
-        return Scoring(self.name, measure, compares_rows=True, knows_events=True)
+        return replace(self, measure=measure, compares_rows=True, knows_events=True)
 
     def __call__(self, y: np.ndarray, predictions: np.ndarray, within: Any) -> float:
         return self.measure(y, predictions, encode_queries(within, y.shape[0]))

@@ -181,6 +181,15 @@ def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
     return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
 
 
+def few_folds(n_rows: int, queries: Groups, groups: Any, n_folds: int = 5) -> Any:
+    """Few folds of whole queries or groups, else of rows, for what is trained again in each."""
+    if queries.n_groups > 1:  # the groups of their rows leave with them
+        return min(n_folds, queries.n_groups)
+    if groups is not None:
+        return min(n_folds, encode_groups(groups, n_rows).n_groups)
+    return shuffled_folds(n_rows, n_folds)
+
+
 def encode_groups(groups: Any, n_rows: int) -> Groups:
     """Like `preflearn.comparisons.encode_queries`, with messages about groups."""
     try:
@@ -227,6 +236,37 @@ def units_of(qid: Any, groups: Any, n_rows: int) -> Groups:
             "and whole groups would leave anything to train on. Leave out qid or groups, or use groups inside queries."
         )
     return units
+
+
+def read_partition(
+    cv: Any, X: Any, y: Any, n_rows: int, *, qid: Any = None, groups: Any = None
+) -> list[np.ndarray]:
+    """Sets of rows that together hold every row once, and no part of a group.
+
+    Where rows leave a model by algebra, or labels are found for those that left, test rows are all that leaves.
+
+    Parameters
+    ----------
+    cv : as in read_folds
+        ``"leave-query-out"`` and ``"leave-group-out"`` with groups are the units of both.
+    X, y, n_rows, qid, groups : as in read_folds
+    """
+    if groups is not None:
+        units = units_of(qid, groups, n_rows)
+        if isinstance(cv, str) and cv in ("leave-query-out", "leave-group-out"):
+            cv = "leave-group-out"
+        folds = read_folds(cv, X, y, n_rows, qid=units.codes, groups=units.codes)
+        if any(left.shape[0] > test.shape[0] for test, left in zip(folds.tests, folds.leaving, strict=True)):
+            raise ValueError(
+                f"cv={cv!r} holds out a part of a group, or of a query that shares a group with others: use "
+                "'leave-group-out' or a number of folds."
+            )
+    else:
+        folds = read_folds(cv, X, y, n_rows, qid=qid)
+    times = np.bincount(np.concatenate(folds.tests), minlength=n_rows)
+    if times.shape[0] > n_rows or (times != 1).any():
+        raise ValueError("The folds of cv must cover all rows: every row exactly once.")
+    return folds.tests
 
 
 def part_of(groups: Groups | None, rows: np.ndarray) -> Groups | None:

@@ -60,8 +60,8 @@ from scipy.stats import beta
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
-from ..comparisons import Groups, encode_queries
-from ._tally import PairTally
+from ..comparisons import CensoredComparisons, Groups, encode_queries
+from ._tally import PairTally, tally_scores
 
 LEVEL = 0.95
 TRAINED_TOGETHER = (
@@ -218,6 +218,12 @@ def freedom_of(y: np.ndarray) -> float:
     return 3.0 * float(counts.min()) if counts.shape[0] == 2 else float("inf")
 
 
+def scarce_labels(y: np.ndarray, events: np.ndarray | None) -> np.ndarray:
+    """The labels that limit what is known: the events where most times are censored, otherwise y."""
+    few = events is not None and 2 * np.count_nonzero(events) < y.shape[0]
+    return events * 1.0 if few and events is not None else y
+
+
 def wilson_interval(
     share: float, variance: float, max_effective: float, *, optimism: float = 0.0, freedom: float = np.inf
 ) -> tuple[float, float]:
@@ -355,6 +361,7 @@ def interval_over_queries(
     queries: Groups,
     *,
     clusters: Groups | None = None,
+    events: np.ndarray | None = None,
 ) -> tuple[float, tuple[float, float]]:
     """Variance of the mean concordance of held-out queries, and its 95 % interval.
 
@@ -367,9 +374,11 @@ def interval_over_queries(
     queries : Groups
     clusters : Groups, optional
         Of the queries that count: those of a group depend on each other.
+    events : ndarray of bool, shape (m,), optional
+        Where the labels are `lived_longer` of censored times.
     """
     counted = np.flatnonzero(~np.isnan(values))
-    pairs, at_random = worth_of_queries(y, queries)
+    pairs, at_random = worth_of_queries(y, queries, events)
     rows = np.isin(queries.codes, counted)
     lost = optimism_inside(*(one[rows] for one in (y, held_out, fitted, queries.codes)))
     worth = pairs[counted], at_random[counted]
@@ -452,11 +461,15 @@ def query_interval(
     return variance, (max(0.0, mean - half), min(1.0, mean + half))
 
 
-def worth_of_queries(y: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.ndarray]:
+def worth_of_queries(
+    y: np.ndarray, queries: Groups, events: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Pairs with different y in each query, and the number of independent pairs equivalent to them in a random order.
 
     With S the pairs in order minus those out of order, S has variance (v(k) - Σ v(t)) / 18 in a random order of k rows,
-    v(k) = k (k - 1) (2 k + 5), the sum over groups of t rows with equal y; p² over this is that number. O(m log m).
+    v(k) = k (k - 1) (2 k + 5), the sum over groups of t rows with equal y; p² over this is that number. For censored
+    times, where not all rows with different y are pairs, the variance is (p + Σ u²) / 3, u_i being the rows that row i
+    is known to have outlived minus those that outlived it; without censored rows that is the same. O(m log m).
 
     References
     ----------
@@ -471,6 +484,11 @@ def worth_of_queries(y: np.ndarray, queries: Groups) -> tuple[np.ndarray, np.nda
     >>> pairs, at_random.round(2)
     (array([3., 2.]), array([2.45, 1.5 ]))
     """
+    if events is not None:
+        pairs = tally_scores(y, np.zeros(y.shape[0]), queries, events=events).pairs
+        outlived = CensoredComparisons(y[:, None], events, queries).target[:, 0]
+        p, squares = (np.bincount(queries.codes, one, queries.n_groups) for one in (pairs / 2, outlived**2))
+        return p, np.divide(3 * p**2, p + squares, out=np.zeros_like(p), where=p > 0)
     ranks = np.unique(y, return_inverse=True)[1]
     tied = np.unique(queries.codes * (ranks.max() + 1) + ranks, return_index=True, return_counts=True)
     owner, size = queries.codes[tied[1]], tied[2].astype(float)

@@ -165,6 +165,9 @@ class SearchingLearner:
         raise NotImplementedError
 
 
+_OF_ESTIMATES = ("_chosen", "_estimate", "_no_estimate")
+
+
 class EstimatingLearner:
     """A learner that chooses its settings by held-out predictions, and keeps them until it is asked how good it is."""
 
@@ -181,10 +184,11 @@ class EstimatingLearner:
         if "_estimate" not in vars(self):
             chosen = vars(self).get("_chosen")
             if chosen is None:
-                raise AttributeError(
-                    f"{type(self).__name__} has no estimate_: it is there after fit, and neither loaded models nor "
-                    "those trained on parts of the data keep the held-out predictions that it is computed from."
+                why = vars(self).get("_no_estimate") or (
+                    "it is there after fit, and neither loaded models nor those trained on parts of the data keep the "
+                    "held-out predictions that it is computed from."
                 )
+                raise AttributeError(f"{type(self).__name__} has no estimate_: {why}")
             estimate, predict = chosen
             self._estimate = estimate(np.asarray(as_host(predict(self)), dtype=float))
             del self._chosen
@@ -197,14 +201,17 @@ class EstimatingLearner:
         self._forget_choice()
         self._chosen = estimate, predict
 
-    def _forget_choice(self) -> None:
-        for name in ("_chosen", "_estimate"):
+    def _forget_choice(self, why: str = "") -> None:
+        """There is no estimate, or not yet; ``why`` is for the reader who asks for it."""
+        for name in _OF_ESTIMATES:
             self.__dict__.pop(name, None)
+        if why:
+            self._no_estimate = why
 
     def __getstate__(self) -> Any:
         # Predictions and references to the training data are not part of a model on disk.
         state: Any = super().__getstate__()
-        return {name: value for name, value in dict(state).items() if name not in ("_chosen", "_estimate")}
+        return {name: value for name, value in dict(state).items() if name not in _OF_ESTIMATES}
 
 
 class SelfValidatingLearner:

@@ -13,6 +13,14 @@ all rows: held-out predictions of different folds depend on each other through t
 Student's interval over queries does not see. Its variance is multiplied by 1 + ρ, between 1 with a clear signal and 2
 without any. ``benchmarks/coverage.py --only estimate_`` measures how often it contains the concordance of that model.
 
+For the same reason the others' choice knows a little of P. Let the errors of c_P(s) be a common one of the shared rows,
+with the variance ρ v / B for B parts, plus one of P's own rows, with the variance v. The best of all scores is too high
+by some multiple of the sum of both, and what P shows at the others' choice by that of the common one alone: by at most
+ρ times D, the best score minus the value. D is near 0 where the settings predict much the same, as with a linear
+kernel, or where one is clearly the best; kernels from narrow to wide on noise are the other case (20 queries of ten
+rows: the value is .008 too high, D is .026). The ends of the interval move away as if D were one more normal error's
+standard deviation.
+
 For measures that are not shares of pairs the variance is that of a jackknife: with the independent units (groups,
 queries, else rows) dealt into B ≤ 50 blocks and θ_b the measure without block b, (B - 1) / B Σ (θ_b - θ̄)².
 
@@ -35,6 +43,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..comparisons.censored import lived_longer
 from ..metrics.registry import full_name, metric_title, named_metric
 from ._choice import SAME_SCORE, Comparable, Scoring, choose, read_scoring
 from ._folds import Folds, units_of
@@ -48,10 +57,11 @@ from ._intervals import (
     optimism,
     optimism_inside,
     placement_values,
+    scarce_labels,
     widening,
     wilson_interval,
 )
-from ._performance import PerformanceEstimate
+from ._performance import C_INDEX, PerformanceEstimate
 from ._tally import share_in_order, tally_scores
 
 _MOST_PARTS = 10
@@ -61,6 +71,7 @@ _MOST_WAITING = 5_000_000
 METHOD = "nested cross-validation"
 FOLDS = "{:,} folds of {}, each predicted by a model that was trained without {}, {}"
 JACKKNIFE = f"by the jackknife over {{}} blocks of {{}}, with Student's t, {TRAINED_TOGETHER}"
+OF_THE_CHOICE = "and for that of the choice, by how much the best score of all settings is above this value"
 BY_OTHERS = "at the settings that the other folds choose"
 
 
@@ -75,6 +86,11 @@ class Judge(Protocol):
 
     @property
     def tests(self) -> list[np.ndarray]: ...
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The range of the measure."""
+        ...
 
     def score_part(self, numbers: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
         """The scores, shape (a,), of some folds from their numbers and predictions (a, n_test, v); NaN for none."""
@@ -106,6 +122,9 @@ class NestedChoice:
             [sum(judge.tests[k].shape[0] for k in part) for part in self._parts], dtype=float
         )
         self._best = np.full((len(self._choosing), len(self._parts)), -np.inf)
+        # The scores of the parts at their settings, and the best score of all parts at one setting.
+        self._own = np.full(self._best.shape, np.nan)
+        self._top = np.full(len(self._choosing), -np.inf)
         self._kept: list[np.ndarray | None] = [None] * n_folds
         self._waiting: tuple[np.ndarray, list[np.ndarray]] | None = None
         self._n_scored = 0
@@ -122,13 +141,12 @@ class NestedChoice:
         if self._waiting is None:
             return
         (grid, every), self._waiting = self._waiting, None
-        for best, (columns, judge) in zip(self._best, self._choosing, strict=True):
-            self._choose(grid, every, columns, judge, best)
+        for number in range(len(self._choosing)):
+            self._choose(number, grid, every)
 
-    def _choose(
-        self, grid: np.ndarray, every: list[np.ndarray], columns: Any, judge: Judge, best: np.ndarray
-    ) -> None:
+    def _choose(self, number: int, grid: np.ndarray, every: list[np.ndarray]) -> None:
         """For each part, from the scores of these outputs in the others."""
+        (columns, judge), best = self._choosing[number], self._best[number]
         held_out = [one[:, :, columns] for one in every]
         scores = np.stack(
             [judge.score_part(part, [held_out[k] for k in part]) for part in self._parts], axis=1
@@ -137,6 +155,8 @@ class NestedChoice:
         sums = np.nan_to_num(scores) * weights
         self._n_scored = int(np.count_nonzero(weights.any(axis=0)))
         total, weight = sums.sum(axis=1), weights.sum(axis=1)
+        if weight.all():
+            self._top[number] = max(self._top[number], float((total / weight).max()))
         for place, part in enumerate(self._parts):
             left = weight - weights[:, place]
             if not left.all():
@@ -144,7 +164,7 @@ class NestedChoice:
             others = (total - sums[:, place]) / left
             choice = choose(others, grid)[0]
             if others[choice] > best[place] + SAME_SCORE:
-                best[place] = others[choice]
+                best[place], self._own[number, place] = others[choice], scores[choice, place]
                 for k in part:
                     kept = self._kept[k]
                     self._kept[k] = kept = np.full(every[k][:1].shape, np.nan) if kept is None else kept
@@ -164,7 +184,23 @@ class NestedChoice:
                 "There is no estimate: fewer than two parts of the folds have rows to compare, and one is needed to "
                 "choose by and one to score. Use more folds, or estimate_concordance at a fixed alpha."
             )
-        return self.judge.estimate(predictions, fitted)
+        found = self.judge.estimate(predictions, fitted)
+        known = ~np.isnan(self._own)
+        own = np.where(known, self._own, 0.0) @ self._sizes / np.maximum(known @ self._sizes, 1.0)
+        gained = float(np.mean(self._top - own))
+        if not gained > 0:
+            return found
+        (low, high), (least, most) = found.interval, self.judge.limits
+        error = float(student.ppf(0.5 + LEVEL / 2, np.inf)) * gained
+        return replace(
+            found,
+            interval=(
+                max(least, found.value - float(np.hypot(found.value - low, error))),
+                min(most, found.value + float(np.hypot(high - found.value, error))),
+            ),
+            standard_error=float(np.hypot(found.standard_error, gained)),
+            interval_method=f"{found.interval_method}, {OF_THE_CHOICE}",
+        )
 
 
 @dataclass(frozen=True)
@@ -206,11 +242,18 @@ class RowJudge:
     def score_part(self, numbers: np.ndarray, predictions: list[np.ndarray]) -> np.ndarray:
         part = Folds([self.folds.tests[k] for k in numbers], [self.folds.leaving[k] for k in numbers])
         # The R² of all rows is the largest where the squared error is the smallest, and that is a sum over parts.
-        scoring = read_scoring("neg_mean_squared_error") if _name_of(self.scoring) == "r2" else self.scoring
+        as_r2 = _name_of(self.scoring) == "r2"
+        scoring = read_scoring("neg_mean_squared_error") if as_r2 else self.scoring
         try:
-            return self._comparable(part, scoring).score(scoring, self.y, predictions)
+            scores = self._comparable(part, scoring).score(scoring, self.y, predictions)
+            return scores / max(float(self.y.var()), np.finfo(float).tiny) if as_r2 else scores
         except ValueError:  # nothing to compare
             return np.full(predictions[0].shape[0], np.nan)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        name = _name_of(self.scoring)
+        return named_metric(name).limits if name else (-np.inf, np.inf)
 
     def of_output(self, number: int) -> RowJudge:
         """The same for one of the outputs."""
@@ -229,10 +272,6 @@ class RowJudge:
         return Comparable.of(scoring, folds, self.queries, pooled=self.pooled)
 
     def estimate(self, predictions: list[np.ndarray], fitted: np.ndarray) -> PerformanceEstimate:
-        if self.scoring.knows_events:
-            raise ValueError(
-                "There is no estimate_ of a search over censored times: use estimate_concordance(..., event=event)."
-            )
         comparable = self.comparable
         rows = comparable.rows[comparable.order]
         name, independent = self._independent()
@@ -241,7 +280,7 @@ class RowJudge:
             self.scoring,
             self.y[rows],
             np.concatenate(predictions, axis=1)[0][comparable.order],
-            np.reshape(fitted, self.y.shape)[rows],
+            np.reshape(fitted, (self.y.shape[0], -1))[rows],
             comparable.within,
             units,
             in_queries=None if self.units else self.queries.n_groups > 1,
@@ -307,6 +346,10 @@ class PreferenceJudge:
     @property
     def tests(self) -> list[np.ndarray]:
         return self.folds.tests
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return (-np.inf, np.inf) if self.off is None else (-self.off, 1.0 - self.off)
 
     def score(self, predictions: list[np.ndarray]) -> np.ndarray:
         """The score of all folds at every alpha, shape (a,)."""
@@ -384,7 +427,8 @@ def estimate_of_rows(
     ----------
     scoring : Scoring
     y, held_out, fitted : ndarray of shape (m, v)
-        Labels, predictions by models trained without the row, and those of the model trained on all rows.
+        Labels (or times and events), predictions by models trained without the row, and those of the model trained on
+        all rows.
     within : Groups
         Rows that may be compared.
     units : sequence of Groups
@@ -395,12 +439,14 @@ def estimate_of_rows(
     unit, compared, counted : str
         What a unit is called, what was held out, and how much of it there was.
     """
-    name, n_outputs = _name_of(scoring), y.shape[1]
+    name, n_outputs = _name_of(scoring), held_out.shape[1]
+    events = y[:, 1] > 0 if scoring.knows_events else None
+    order = y if events is None else lived_longer(y[:, 0], events)[:, None] * 1.0
     inside = within if n_outputs == 1 else _of_outputs(within, n_outputs)
-    columns = y.T.ravel(), held_out.T.ravel(), fitted.T.ravel()
-    if name in ("concordance", "auc") and in_queries is not None:
-        owners = encode_queries(np.tile(units[0].codes, n_outputs), y.size)
-        found = _share_of_pairs(columns, inside, owners, unit, in_queries=in_queries)
+    columns = order.T.ravel(), held_out.T.ravel(), fitted.T.ravel()
+    if name in ("concordance", "auc") and in_queries is not None and not _weights_pairs(scoring):
+        owners = encode_queries(np.tile(units[0].codes, n_outputs), order.size)
+        found = _share_of_pairs(columns, inside, owners, unit, events, in_queries=in_queries)
     else:
         value = float(scoring.measure(y, held_out, within))
 
@@ -423,7 +469,7 @@ def estimate_of_rows(
     return PerformanceEstimate(
         **found,
         method=METHOD,
-        measure=metric_title(name) if name else "score",
+        measure=_title_of(scoring, name),
         n_rows=y.shape[0],
         compared=compared,
         counted=counted,
@@ -435,22 +481,25 @@ def _share_of_pairs(
     inside: Groups,
     owners: Groups,
     unit: str,
+    events: np.ndarray | None = None,
     *,
     in_queries: bool,
 ) -> dict[str, Any]:
     """What an estimate says of a concordance, from labels, held-out predictions and those of the model of all rows."""
-    tally = tally_scores(columns[0], columns[1], inside, None if in_queries else owners)
+    tally = tally_scores(columns[0], columns[1], inside, None if in_queries else owners, events)
     per_query = tally.share_per_group(inside)
     if in_queries:
         value, counted = float(np.nanmean(per_query)), np.flatnonzero(~np.isnan(per_query))
         clusters = groups_of_queries(owners, inside, counted)
-        variance, interval = interval_over_queries(per_query, *columns, inside, clusters=clusters)
+        variance, interval = interval_over_queries(
+            per_query, *columns, inside, clusters=clusters, events=events
+        )
         over = f"{counted.size:,} queries" if clusters is None else f"{clusters.n_groups:,} {unit}"
         method = f"Student's t over the {over}, {TRAINED_TOGETHER}"
     else:
         value, method = tally.share, placement_values(owners)
         lost = optimism_inside(*columns, inside.codes)
-        variance, interval = interval_of_one_ranking(tally, columns[0], lost, owners)
+        variance, interval = interval_of_one_ranking(tally, scarce_labels(columns[0], events), lost, owners)
     return {
         "value": value,
         "interval": interval,
@@ -470,6 +519,17 @@ def _name_of(scoring: Scoring) -> str:
         with contextlib.suppress(ValueError):
             return full_name(name)
     return ""
+
+
+def _weights_pairs(scoring: Scoring) -> bool:
+    """Whether it is Uno's C, a weighted share of pairs."""
+    return scoring.scorer is not None and scoring.scorer.options.get("weights") is not None
+
+
+def _title_of(scoring: Scoring, name: str) -> str:
+    if scoring.knows_events and name == "concordance":
+        return C_INDEX
+    return metric_title(name) if name else "score"
 
 
 def _of_outputs(within: Groups, n_outputs: int) -> Groups:

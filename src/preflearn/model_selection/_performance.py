@@ -17,6 +17,8 @@ _POOLED = (
     "by other models. Pooled estimates are therefore too low, and below 0.5 if there is no signal."
 )
 _WIDTH = 100
+# What the concordance of censored times is called.
+C_INDEX = "C-index"
 # What to cite for words of ``method`` and ``interval_method``.
 _REFERENCES = {
     "leave-pair-out": "A. Airola et al. An experimental comparison of cross-validation techniques for estimating the "

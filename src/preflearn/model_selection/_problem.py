@@ -40,6 +40,7 @@ from ..squared.routes import (
     Plan,
     Removed,
     Workload,
+    one_inverse_is_cheaper,
     plan,
     refitting_is_cheaper,
     square_form,
@@ -432,6 +433,12 @@ class Problem:
             for task in self.tasks
         )
 
+    def shares_inverse(self, task: Comparisons, n_sets: int, n_left: int, n_alphas: int) -> bool:
+        """Whether sets of rows that leave one ranking alike are held out from one inverse: rule 7."""
+        solver = self.plan(task).solver
+        workload = self._workload([task], purpose="folds", n_alphas=n_alphas, n_folds=n_sets)
+        return solver != "cg" and one_inverse_is_cheaper(workload, solver, n_sets, n_left)
+
     def in_order(
         self, predictions: list[np.ndarray], folds: Folds, alphas: Sequence[float], *, pooled: bool
     ) -> list[np.ndarray]:
@@ -483,12 +490,12 @@ class Problem:
             order = np.argsort(np.concatenate([np.flatnonzero(small), np.flatnonzero(~small)]))
             return [np.concatenate(both)[order] for both in zip(refitted, others, strict=True)]
         if routine.iterates or not self.inputs.basis_is_refitted:
-            found = routine.predict(folds, alphas, on_fold=on_fold)
+            found = _predict_by_algebra(task, routine, folds, alphas, on_fold)
             routine.warn_unless_converged()
             return found
         touched = [bool(np.isin(fold, self.feature_map.basis_indices_).any()) for fold in folds]
         plain = [fold for fold, touches in zip(folds, touched, strict=True) if not touches]
-        easy = iter(routine.predict(plain, alphas) if plain else [])
+        easy = iter(_predict_by_algebra(task, routine, plain, alphas) if plain else [])
         predictions = []
         for number, (fold, touches) in enumerate(zip(folds, touched, strict=True)):
             predictions.append(self._refit([fold], alphas, task)[0] if touches else next(easy))
@@ -518,7 +525,10 @@ class Problem:
         _ = self.inputs  # refuses what is not supported
         if _weights_are_graded(task):
             return None
-        return self.representation(task).hold_out(task, self.asked(many_alphas=many_alphas))
+        representation = self.representation(task)
+        if not is_device_array(self.X) and self.plan(task).solver != "cg":
+            task = task.magnitudes_without(np.empty(0, dtype=np.int64)) or task
+        return representation.hold_out(task, self.asked(many_alphas=many_alphas))
 
     def hold_out_preferences(
         self, task: PreferenceComparisons, *, many_alphas: bool
@@ -543,6 +553,20 @@ class Problem:
     def tally_pairs(self, alphas: Sequence[float], groups: Any, verbose: int) -> list[PairTally]:
         """For each alpha all pairs with different y, and how many are ordered as y is."""
         return tally_all_pairs(self.for_order(), alphas, groups, verbose)
+
+
+def _predict_by_algebra(task: Comparisons, routine: HoldOut, folds, alphas, on_fold=None) -> list[np.ndarray]:
+    if routine.comparisons is task:
+        return routine.predict(folds, alphas, on_fold=on_fold)
+    predictions = []
+    for number, fold in enumerate(folds):  # ranks among the rows that stay are those of this fold alone
+        magnitudes = task.magnitudes_without(fold)
+        moved = None if magnitudes is None else routine.with_targets(magnitudes)
+        assert moved is not None
+        predictions += moved.predict([fold], alphas)
+        if on_fold is not None:
+            on_fold(number + 1)
+    return predictions
 
 
 def _has_pair_space(tasks: Sequence[Comparisons]) -> bool:

@@ -34,6 +34,7 @@ from ..numerics.namespace import as_host, is_device_array
 from ..numerics.threads import n_threads, with_small_matrices
 from ..progress import Counter, Stages
 from ..squared.base import Inputs
+from ..squared.holdout.alike import predict_without_sets_alike
 from ..squared.holdout.base import rows_outside
 from ..squared.problem import solve_primal_path
 from ..squared.representations import FullKernel
@@ -471,20 +472,48 @@ def refit_task(
     list of ndarray of shape (n_alphas, n_fold, v)
     """
     predictions: list[np.ndarray] = []
-    K = _kernel_of_all(problem, task, n_trainings=len(folds) * len(alphas))
+    shared = _from_shared_inverses(problem, task, folds, alphas)
+    K = _kernel_of_all(problem, task, n_trainings=(len(folds) - len(shared)) * len(alphas))
     for number, left in enumerate(folds):
         rest = rows_outside(problem.n_rows, left)
-        kept = task.take(rest)
-        if K is not None:
-            predictions.append(_refit_kernel(problem, K, kept, rest, left, alphas))
+        if number in shared:
+            values = shared[number]
+        elif K is not None:
+            values = _refit_kernel(problem, K, task.take(rest), rest, left, alphas)
         elif len(alphas) > 1 and (problem.feature_map is not None or _has_columns(problem, task)):
-            predictions.append(_refit_path(problem, kept, rest, left, alphas))
+            values = _refit_path(problem, task.take(rest), rest, left, alphas)
         else:
-            values = [_refit_one(problem, kept, rest, left, alpha) for alpha in alphas]
-            predictions.append(np.stack(values))
+            kept = task.take(rest)
+            values = np.stack([_refit_one(problem, kept, rest, left, alpha) for alpha in alphas])
+        predictions.append(values)
         if on_fold is not None:
             on_fold(number + 1)
     return predictions
+
+
+def _from_shared_inverses(
+    problem: Problem, task: Comparisons, folds: Sequence[np.ndarray], alphas: Sequence[float]
+) -> dict[int, np.ndarray]:
+    """Predictions of the folds that leave one ranking without ties alike, where one inverse for them costs less."""
+    alike = task.alike
+    if alike is None or problem.feature_map is not None or is_device_array(problem.X):
+        return {}
+    kinds: dict[bytes, list[int]] = {}
+    for number, left in enumerate(folds):
+        kinds.setdefault(np.sort(alike.codes[left]).tobytes(), []).append(number)
+    found: dict[int, np.ndarray] = {}
+    for numbers in kinds.values():
+        sets = np.stack([folds[number] for number in numbers])
+        if not problem.shares_inverse(task, sets.shape[0], sets.shape[1], len(alphas)):
+            continue
+        require_memory(5 * 8 * problem.n_rows**2, f"hold-outs from the full kernel of {problem.n_rows} rows")
+        K = problem.inputs.kernel_matrix()
+        try:
+            values = np.stack([predict_without_sets_alike(K, alike, task, sets, alpha) for alpha in alphas])
+        except np.linalg.LinAlgError:
+            continue  # each by itself, which has ways of its own with an ill-conditioned kernel
+        found.update(zip(numbers, values.transpose(1, 0, 2)[..., None], strict=True))
+    return found
 
 
 def _kernel_of_all(problem: Problem, task: Comparisons, n_trainings: int) -> np.ndarray | None:

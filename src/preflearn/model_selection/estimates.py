@@ -46,8 +46,9 @@ from ._intervals import (
     optimism,
     optimism_inside,
     placement_values,
+    scarce_labels,
 )
-from ._performance import PerformanceEstimate, RocCurve
+from ._performance import C_INDEX, PerformanceEstimate, RocCurve
 from ._refitting import LONG, RefittedProblem, refit_and_predict
 from ._splitters import QueryKFold
 from ._tally import PairTally, tally_pairs, tally_scores, winners
@@ -172,8 +173,8 @@ def estimate_concordance(
     qid : array-like of shape (m,), optional
         The query of each row.
     event : array-like of bool, shape (m,), optional
-        Where y holds censored times, as in the fit of `RankRLS`: the value is the C-index. Without qid. Every pair
-        takes a training of its own, so that beyond 150 rows the default is "averaged".
+        Where y holds censored times, as in the fit of `RankRLS`: the value is the C-index, and queries are strata.
+        Every pair takes a training of its own, so that beyond 150 rows the default without qid is "averaged".
     method : str, optional
         Without qid "leave-pair-out" (the default, but for long refitting, as in `estimate_auc`), "averaged" or
         "pooled". With qid "leave-query-out" (the default), or
@@ -207,13 +208,10 @@ def estimate_concordance(
     labels = _read_scores(times, n_rows)
     data = _Data(estimator, X, labels, labels, "concordance", groups, verbose)
     if events is not None:
-        if qid is not None:
-            raise ValueError(
-                "event and qid are not supported together: leave qid out, or hold strata out by cross_val_predict and "
-                "take the concordance of its predictions."
-            )
-        data = replace(data, y=surv(times, events), order=lived_longer(times, events) * 1.0, events=events)
-        method = "averaged" if method is None and n_rows > _MOST_CENSORED else method
+        order = lived_longer(times, events) * 1.0
+        data = replace(data, y=surv(times, events), order=order, measure=C_INDEX, events=events)
+        if method is None and qid is None and n_rows > _MOST_CENSORED:
+            method = "averaged"
     if qid is not None:
         method = "leave-query-out" if method is None else method
         _refuse_query_method(method)
@@ -269,9 +267,8 @@ class _Data:
 
     @property
     def scarce(self) -> np.ndarray:
-        """The labels that limit what is known: the events where most times are censored, otherwise the order."""
-        few = self.events is not None and 2 * np.count_nonzero(self.events) < self.n_rows
-        return self.events * 1.0 if few and self.events is not None else self.order
+        """The labels that limit what is known."""
+        return scarce_labels(self.order, self.events)
 
     def require_classes(self, method: str) -> None:
         if method == "leave-pair-out" and not self.can_leave_pairs():
@@ -595,14 +592,14 @@ def _estimate_queries(
     else:
         cv = "leave-query-out"
     scores = as_host(_hold_out(data, qid=qid).predict(cv))[0]
-    tally = tally_scores(data.order, scores, queries)
+    tally = tally_scores(data.order, scores, queries, events=data.events)
     per_query = tally.share_per_group(queries)
     counted = np.flatnonzero(~np.isnan(per_query))
     if counted.size == 0:
         raise ValueError("no query has two rows with different y: there is nothing to compare.")
     clusters = groups_of_queries(data.owners, queries, counted)
     variance, interval = interval_over_queries(
-        per_query, data.order, scores, data.fitted(qid), queries, clusters=clusters
+        per_query, data.order, scores, data.fitted(qid), queries, clusters=clusters, events=data.events
     )
     folds = "each query held out" if method == "leave-query-out" else f"{n_splits} folds of whole queries"
     independent = "queries" if clusters is None else f"{clusters.n_groups} groups of queries"

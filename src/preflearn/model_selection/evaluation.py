@@ -15,28 +15,33 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from ..comparisons import encode_queries, one_group
-from ..comparisons.inputs import read_pairs
+from ..comparisons import Groups, encode_queries, one_group
+from ..comparisons.inputs import order_of, read_pairs, read_times, surv
 from ..metrics import PerQuery, get_scorer
 from ..metrics.by_query import check_rows
-from ..metrics.registry import full_name, metric_title, named_metric
+from ..metrics.registry import full_name, metric_title, named_metric, scorer_names
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
+from ._folds import encode_groups, units_of
 from ._intervals import (
     TRAINED_TOGETHER,
     freedom_of,
+    interval_of_one_ranking,
     mean_interval,
     most_effective,
     optimism,
     optimism_inside,
     placement_variance,
+    scarce_labels,
     widening,
     wilson_interval,
 )
+from ._performance import C_INDEX
 from ._tally import tally_scores
+from .significance import units_of_queries
 
 DEFAULT_METRICS = ("concordance", "kendall_tau", "ndcg@10", "average_precision", "reciprocal_rank")
-_SHARES_OF_PAIRS = ("concordance", "auc")
+_SHARES_OF_PAIRS = ("concordance", "auc", C_INDEX)
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,15 @@ class Evaluation:
     n_queries : int or None
     notes : tuple of str
         Metrics that are not defined for these rows, and why.
+    n_groups : int or None
+        Groups of dependent rows, which the intervals count; None without.
     """
 
     metrics: tuple[MeasuredMetric, ...]
     n_rows: int
     n_queries: int | None
     notes: tuple[str, ...] = ()
+    n_groups: int | None = None
 
     @property
     def interval_methods(self) -> list[str]:
@@ -132,13 +140,21 @@ class Evaluation:
         return {
             "rows": self.n_rows,
             "queries": self.n_queries,
+            "groups": self.n_groups,
             "metrics": [asdict(one) for one in self.metrics],
             "notes": list(self.notes),
         }
 
 
 def evaluate_scores(
-    y: Any, scores: Any, qid: Any = None, *, metrics: Sequence[str] | None = None, fitted: Any = None
+    y: Any,
+    scores: Any,
+    qid: Any = None,
+    *,
+    event: Any = None,
+    metrics: Sequence[str] | None = None,
+    fitted: Any = None,
+    groups: Any = None,
 ) -> Evaluation:
     """Measure the scores of rows whose targets are known, with 95 % intervals.
 
@@ -150,6 +166,9 @@ def evaluate_scores(
         Scores by a model that was not trained on these rows.
     qid : array-like of shape (m,), optional
         The query of each row; without it all rows are one ranking.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in `concordance`: the metrics are Harrell's C-index, with its interval, and
+        Uno's. With ``qid`` rows are compared inside their stratum.
     metrics : sequence of str, optional
         Names of :func:`preflearn.metrics.get_scorer`, such as "ndcg@10". By default concordance, Kendall's tau-b,
         NDCG@10, average precision and reciprocal rank, as far as they are defined for ``y``.
@@ -157,6 +176,9 @@ def evaluate_scores(
         Where ``scores`` are held-out predictions of cross-validation (``cv_predictions_``): the predictions of the
         model trained on all rows for these rows. The intervals are then wider, since the models of the folds share
         training rows; without it they take the scores for those of one model on a test set.
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents), which the intervals then count; queries that share a group count
+        as one.
 
     Returns
     -------
@@ -191,22 +213,29 @@ def evaluate_scores(
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names: found {metrics!r}, pass [{metrics!r}].")
-    rows = check_rows(y, scores, qid)
+    times, events = read_times(y, event)
+    rows = check_rows(times, scores, qid)
     lost = 0.0
+    if events is not None:
+        y = surv(times, events)
     if fitted is not None:
-        given = check_rows(y, fitted, qid).scores[:, 0]
-        lost = optimism_inside(rows.y[:, 0], rows.scores[:, 0], given, rows.queries.codes)
+        given = check_rows(times, fitted, qid).scores[:, 0]
+        lost = optimism_inside(order_of(y), rows.scores[:, 0], given, rows.queries.codes)
     scorers = {full_name(name): get_scorer(name) for name in metrics or DEFAULT_METRICS}
+    if events is not None:
+        scorers = _of_times(metrics)
+    units = None if groups is None else units_of(qid, groups, rows.y.shape[0])
     found, notes = [], []
     for name, scorer in scorers.items():
         try:
-            found.append(_measure(name, scorer, y, scores, qid, lost, held_out=fitted is not None))
+            found.append(_measure(name, scorer, y, scores, qid, lost, units, held_out=fitted is not None))
         except ValueError as error:
             if metrics:
                 raise
             notes.append(f"{MeasuredMetric(name, np.nan).title} is left out: {error}")
     n_queries = None if qid is None else rows.queries.n_groups
-    return Evaluation(tuple(found), rows.y.shape[0], n_queries, tuple(notes))
+    n_groups = None if groups is None else encode_groups(groups, rows.y.shape[0]).n_groups
+    return Evaluation(tuple(found), rows.y.shape[0], n_queries, tuple(notes), n_groups)
 
 
 def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) -> Evaluation:
@@ -256,8 +285,30 @@ def evaluate_preference_scores(scores: Any, pairs: Any, *, judge: Any = None) ->
     return Evaluation(tuple(metrics), f.shape[0], None)
 
 
+def _of_times(metrics: Sequence[str] | None) -> dict[str, Any]:
+    """The measures of censored times by their names."""
+    unknown = [name for name in metrics or () if full_name(name) != "concordance"]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} does not know censored times: with event the metric is 'concordance', the C-index."
+        )
+    harrell = get_scorer("concordance")
+    return {
+        C_INDEX: harrell,
+        **({} if metrics else {"Uno's C-index": harrell.with_options(weights="ipcw")}),
+    }
+
+
 def _measure(
-    name: str, scorer: Any, y: Any, scores: Any, qid: Any, lost: float, *, held_out: bool
+    name: str,
+    scorer: Any,
+    y: Any,
+    scores: Any,
+    qid: Any,
+    lost: float,
+    units: Groups | None,
+    *,
+    held_out: bool,
 ) -> MeasuredMetric:
     if name == "auc":  # one ranking of all rows, which concordance of two classes is
         if qid is not None:
@@ -269,36 +320,50 @@ def _measure(
     if np.isnan(per_query.mean):
         raise ValueError(f"{name} is defined in no query: targets or scores are all tied.")
     if qid is not None:
-        interval = _interval_over_queries(per_query, named_metric(name).limits, widening(lost) ** 0.5)
-        method = "Student's t over queries, no end beyond the range of the metric"
-        n_queries = int((~np.isnan(per_query.values)).sum())
+        defined = ~np.isnan(per_query.values)
+        of_query = units_of_queries(per_query.labels[defined], qid, units)
+        clusters = None if of_query is None else encode_queries(of_query, of_query.size)
+        limits = (0.0, 1.0) if name not in scorer_names() else named_metric(name).limits
+        wider = widening(lost) ** 0.5
+        interval = _interval_over_queries(per_query, limits, wider, clusters)
+        of = "queries" if clusters is None else f"{clusters.n_groups:,} groups of queries"
+        method = f"Student's t over {of}, no end beyond the range of the metric"
+        n_queries = int(defined.sum())
     else:
-        interval = _interval_over_rows(y, scores, lost) if name in _SHARES_OF_PAIRS else None
-        method, n_queries = "placement values of the rows, in Wilson's form", None
+        interval = _interval_over_rows(y, scores, lost, units) if name in _SHARES_OF_PAIRS else None
+        of = "rows" if units is None else f"{units.n_groups:,} groups"
+        method, n_queries = f"placement values of the {of}, in Wilson's form", None
     method += f", {TRAINED_TOGETHER}" if held_out else ""
     return MeasuredMetric(name, per_query.mean, interval, n_queries, None if interval is None else method)
 
 
 def _interval_over_queries(
-    per_query: PerQuery, bounds: tuple[float, float], wider: float
+    per_query: PerQuery, bounds: tuple[float, float], wider: float, clusters: Groups | None
 ) -> tuple[float, float] | None:
     values = per_query.values[~np.isnan(per_query.values)]
-    if values.size < 2:
+    n = values.size if clusters is None else clusters.n_groups
+    if n < 2:
         return None
     if not np.isfinite(bounds).all():
-        error = float(values.std(ddof=1)) / values.size**0.5
-        half = wider * float(student.ppf(0.975, values.size - 1)) * error
+        half = wider * float(student.ppf(0.975, n - 1)) * mean_interval(values, clusters)[0] ** 0.5
         return max(bounds[0], values.mean() - half), min(bounds[1], values.mean() + half)
     least, width = bounds[0], bounds[1] - bounds[0]
-    low, high = mean_interval((values - least) / width)[1]
+    low, high = mean_interval((values - least) / width, clusters)[1]
     mean = float(values.mean() - least) / width
     low, high = max(0.0, mean - wider * (mean - low)), min(1.0, mean + wider * (high - mean))
     return least + width * low, least + width * high
 
 
-def _interval_over_rows(y: Any, scores: Any, lost: float) -> tuple[float, float]:
-    labels, m = np.asarray(y), int(np.shape(y)[0])
+def _interval_over_rows(y: Any, scores: Any, lost: float, groups: Groups | None) -> tuple[float, float]:
+    labels, events = read_times(y, None)
+    labels, m = np.asarray(labels), int(np.shape(y)[0])
+    if events is not None:
+        order = order_of(y)
+        tally = tally_scores(order, np.asarray(scores), one_group(m), events=events)
+        return interval_of_one_ranking(tally, scarce_labels(order, events), lost, groups)[1]
     tally = tally_scores(labels, np.asarray(scores), one_group(m))
+    if groups is not None:
+        return interval_of_one_ranking(tally, labels, lost, groups)[1]
     levels, codes = np.unique(labels, return_inverse=True)
     strata = codes if levels.size == 2 else np.zeros(m, dtype=np.int64)
     return wilson_interval(

@@ -21,13 +21,15 @@ from scipy import sparse as sp
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
-from ..comparisons import encode_queries
+from ..comparisons import Groups, encode_queries
+from ..comparisons.inputs import read_times, surv
 from ..errors import InputError, Remedy
 from ..metrics import get_scorer
 from ..numerics.namespace import refuse_repeated_columns
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import units_of
+from ._intervals import mean_interval
 from ._refitting import refit_and_predict
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -79,6 +81,8 @@ class LearningCurve:
         The score of each held-out query.
     n_rows : ndarray of shape (s,) or None
         Training rows of each point, on average over folds.
+    units : ndarray of shape (q,) or None
+        With groups, the number of the unit of each held-out query; the intervals then count units.
     """
 
     n_queries: np.ndarray
@@ -89,6 +93,7 @@ class LearningCurve:
     scoring: str
     values: np.ndarray | None = None
     n_rows: np.ndarray | None = None
+    units: np.ndarray | None = None
 
     @property
     def still_rises(self) -> bool:
@@ -130,10 +135,12 @@ class LearningCurve:
         n_new = np.atleast_1d(10 * self.n_queries[-1] if n_queries is None else n_queries).astype(float)
         if not (n_new >= 1).all():
             raise ValueError(f"Numbers of queries must be at least 1: found {float(n_new.min()):g}.")
-        rng, n_held_out = np.random.default_rng(0), self.values.shape[1]
-        drawn = rng.integers(n_held_out, size=(_DRAWS, n_held_out))
+        codes = np.arange(self.values.shape[1]) if self.units is None else self.units
+        counts, n_units = np.bincount(codes), int(codes.max()) + 1
+        sums = np.stack([np.bincount(codes, weights=row) for row in self.values])
+        drawn = np.random.default_rng(0).integers(n_units, size=(_DRAWS, n_units))
         means = self.values.mean(axis=1)[:, None]
-        deviations = self.values[:, drawn].mean(axis=2) - means
+        deviations = sums[:, drawn].sum(axis=2) / counts[drawn].sum(axis=1) - means
         means = np.column_stack([means, means + 2**0.5 * deviations])
         found = _power_law(self.n_queries.astype(float), means, n_new)
         low, high = np.quantile(found[:, 1:], [0.025, 0.975], axis=1)
@@ -190,6 +197,7 @@ def learning_curve(
     *,
     qid: Any,
     groups: Any = None,
+    event: Any = None,
     sizes: Sequence[int] | None = None,
     n_splits: int = 3,
     scoring: str = "concordance",
@@ -207,6 +215,8 @@ def learning_curve(
     groups : array-like of shape (m,), optional
         Labels of dependent rows (patients, documents): no fold shares one with its training rows. Queries of a group
         are in the same fold, and are added to the training one after the other.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`; the concordance is then the C-index, in strata.
     sizes : sequence of int, optional
         Numbers of training queries. By default a tenth, a fifth, two fifths, seven tenths and all of what a fold
         leaves.
@@ -237,7 +247,8 @@ def learning_curve(
     """
     refuse_repeated_columns(X)
     X = X.tocsr() if sp.issparse(X) else np.asarray(X)
-    y = np.asarray(y)
+    y, events = read_times(y, event)
+    y = np.asarray(y) if events is None else surv(y, events)
     queries = encode_queries(qid, y.shape[0])
     order, folds = curve_folds(qid, groups, y.shape[0], n_splits, random_state)
     most = queries.n_groups - max(map(len, folds))
@@ -251,7 +262,7 @@ def learning_curve(
         for step, n in enumerate(steps):
             train = np.flatnonzero(np.isin(queries.codes, others[:n]))
             n_rows[step] += train.size / len(folds)
-            if np.ptp(y[train]) == 0:
+            if (np.ptp(y[train]) == 0) if events is None else np.count_nonzero(events[train]) < 2:
                 continue
             left_out = f"The part of the learning curve beyond {n} queries"
             f = refit_and_predict(
@@ -264,17 +275,22 @@ def learning_curve(
     if known.sum() < 2:
         raise ValueError("Fewer than two held-out queries have a pair to order: there is no curve.")
     values = values[:, known]
-    spans = [_student(row) for row in values]
+    clusters = None
+    if groups is not None:
+        owners = units_of(qid, groups, y.shape[0]).codes[queries.order[queries.starts[:-1]]][known]
+        clusters = encode_queries(owners, owners.size)
+    spans = [_student(row, clusters) for row in values]
     gains = values[-1] - values[-2] if len(steps) > 1 else np.zeros(values.shape[1])
     return LearningCurve(
         np.array(steps),
         values.mean(axis=1),
         np.array([(high - low) / 2 for low, high in spans]),
         float(gains.mean()),
-        _student(gains),
+        _student(gains, clusters),
         scoring,
         values,
         n_rows,
+        None if clusters is None else clusters.codes,
     )
 
 
@@ -335,7 +351,8 @@ def _power_law(n: np.ndarray, scores: np.ndarray, n_new: np.ndarray) -> np.ndarr
     return found
 
 
-def _student(values: np.ndarray) -> tuple[float, float]:
-    """95 % interval of the mean."""
-    half = float(student.ppf(0.975, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+def _student(values: np.ndarray, clusters: Groups | None) -> tuple[float, float]:
+    """95 % interval of the mean; values of a group depend on each other."""
+    n = values.size if clusters is None else clusters.n_groups
+    half = float(student.ppf(0.975, n - 1) * mean_interval(values, clusters)[0] ** 0.5)
     return float(values.mean()) - half, float(values.mean()) + half

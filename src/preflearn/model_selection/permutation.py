@@ -10,6 +10,8 @@ exchangeable depends on what depends on what (`Exchange`):
 | groups, each with one label | whole groups, inside their query | the label of a group is independent of its rows |
 | groups whose labels vary | rows, inside their group and query | the rows of a group are alike but for their labels |
 
+Times and events of censored data (`lived_longer`: even where the event was seen) are permuted together.
+
 Permutations with which T is not defined are drawn again: given that T is defined for the original labels, these are one
 draw among the permutations with which it is.
 """
@@ -17,7 +19,7 @@ draw among the permutations with which it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -26,7 +28,8 @@ from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries
-from ..comparisons.inputs import read_scores
+from ..comparisons.censored import lived_longer
+from ..comparisons.inputs import read_scores, read_times, surv
 from ..errors import InputError, Remedy
 from ..kernels.functions import n_items
 from ..metrics import concordance
@@ -36,6 +39,7 @@ from ..shown_tables import shows_itself
 from ._choice import compared_within
 from ._folds import Folds, default_cv, encode_groups, read_folds, shuffled_folds
 from ._held_out import HeldOut
+from ._performance import C_INDEX
 from ._problem import has_closed_form
 
 # Number of permuted scores that are processed together: enough for the matrix products, within a bound on memory.
@@ -61,6 +65,8 @@ class PermutationTest:
         What was permuted, in words: "the labels of 20 groups". Empty for rows without groups.
     smallest_pvalue : float
         No labels could have had a smaller one: limited by the permutations drawn, and by how many differ.
+    measure : str
+        "concordance", or "C-index" of censored times.
     """
 
     value: float
@@ -68,6 +74,7 @@ class PermutationTest:
     permuted: np.ndarray = field(repr=False)
     exchanged: str = ""
     smallest_pvalue: float = 0.0
+    measure: str = "concordance"
 
     def __str__(self) -> str:
         low, high = np.quantile(self.permuted, [0.025, 0.975])
@@ -77,7 +84,7 @@ class PermutationTest:
         if self.smallest_pvalue > 1.5 / (1 + n):  # not explained by the number of permutations
             limit = f"; so few permutations differ that p cannot be below {self.smallest_pvalue:.2g}"
         return (
-            f"held-out concordance {self.value:.3f}, p = {self.pvalue:.2g} over {n} permutations{of_what} "
+            f"held-out {self.measure} {self.value:.3f}, p = {self.pvalue:.2g} over {n} permutations{of_what} "
             f"(permuted scores: mean {self.permuted.mean():.3f}, 95 % between {low:.3f} and {high:.3f}{limit})"
         )
 
@@ -86,12 +93,22 @@ class PermutationTest:
         """The histogram of the permuted scores, and the one found."""
         ax.hist(self.permuted, bins=30, color="C7", label="scores permuted")
         ax.axvline(self.value, color="C1", label=f"original: {self.value:.3f}, p = {self.pvalue:.2g}")
-        ax.set(xlabel="held-out concordance", ylabel="permutations")
+        ax.set(xlabel=f"held-out {self.measure}", ylabel="permutations")
         ax.legend(frameon=False)
 
 
 def permutation_test(
-    estimator, X, y, *, qid=None, n_permutations=1000, cv=None, groups=None, random_state=None, verbose=0
+    estimator,
+    X,
+    y,
+    *,
+    qid=None,
+    event=None,
+    n_permutations=1000,
+    cv=None,
+    groups=None,
+    random_state=None,
+    verbose=0,
 ) -> PermutationTest:
     """Test whether held-out concordance is better than with scores permuted (inside queries, and with groups).
 
@@ -104,6 +121,9 @@ def permutation_test(
     y : array-like of shape (m,)
     qid : array-like of shape (m,), optional
         Scores are permuted inside queries, and rows are compared inside queries.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times, as in the fit of `RankRLS`: times and events are permuted together, the statistic
+        is the C-index, and every permutation takes a training for each fold.
     n_permutations : int, default=1000
     cv : as in cross_val_predict, optional
         By default leave-query-out with qid; else with groups leave-group-out, or folds of whole groups in random order
@@ -149,28 +169,35 @@ def permutation_test(
     if not isinstance(n_permutations, Integral) or n_permutations < 1:
         raise ValueError(f"n_permutations must be an int of at least 1: found {n_permutations!r}.")
     n_rows = n_items(X)
-    scores, _ = read_scores(y, n_rows, estimator=estimator)
+    times, events = read_times(y, event)
+    scores, _ = read_scores(times, n_rows, estimator=estimator)
     if scores.shape[1] != 1:
         raise ValueError("permutation_test takes one score per row.")
     queries = encode_queries(qid, n_rows)
     y, n = scores[:, 0], int(n_permutations)
-    exchange = Exchange.of(y, queries, None if groups is None else encode_groups(groups, n_rows))
+    y = y if events is None else lived_longer(y, events) * 1.0
+    owners = None if groups is None else encode_groups(groups, n_rows)
+    exchange = replace(Exchange.of(y, queries, owners), censored=events is not None)
     cv = exchange.default_cv(qid, groups) if cv is None else cv
     folds = read_folds(cv, X, y, n_rows, qid=qid, groups=groups)
     # Others may refuse to train on rows without a pair.
-    training = [] if has_closed_form(estimator) else folds.leaving
+    closed = has_closed_form(estimator) and events is None
+    training = [] if closed else folds.leaving
     Y = _defined_permutations(exchange, folds, training, queries, n, check_random_state(random_state))
     tested = np.sort(np.concatenate(folds.tests))
     within = encode_queries(compared_within(folds, queries)[tested], tested.shape[0])
     values = np.concatenate(
         [
-            concordance(Y[tested, outputs], f[tested], within, per_query=True).means
-            for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose)
+            np.atleast_1d(
+                concordance(exchange.labels(Y[tested, outputs]), f[tested], within, per_query=True).means
+            )
+            for outputs, f in _held_out(estimator, X, Y, qid, folds, groups, verbose, exchange, closed=closed)
         ]
     )
     reached = int(np.count_nonzero(values[1:] >= values[0] - 1e-12))
     smallest = max(exchange.smallest_pvalue, 1 / (1 + n))
-    return PermutationTest(float(values[0]), (1 + reached) / (1 + n), values[1:], exchange.words, smallest)
+    pvalue, measure = (1 + reached) / (1 + n), "concordance" if events is None else C_INDEX
+    return PermutationTest(float(values[0]), pvalue, values[1:], exchange.words, smallest, measure)
 
 
 @dataclass(frozen=True)
@@ -187,12 +214,15 @@ class Exchange:
         Of the units.
     words : str
         What is permuted; empty for rows without groups.
+    censored : bool
+        Whether labels are `lived_longer` of censored times.
     """
 
     y: np.ndarray
     unit_of: np.ndarray | None
     blocks: Groups
     words: str = ""
+    censored: bool = False
 
     @classmethod
     def of(cls, y: np.ndarray, queries: Groups, groups: Groups | None) -> Exchange:
@@ -230,12 +260,29 @@ class Exchange:
         Y = _permuted(self.y, self.blocks, number, generator)
         return Y if self.unit_of is None else Y[self.unit_of]
 
+    def labels(self, Y: np.ndarray) -> np.ndarray:
+        """What is learned from columns of labels; censored times come as one column."""
+        return Y if not self.censored else surv(Y[:, 0] // 2, Y[:, 0] % 2 == 0)
+
+    def without_pair(self, Y: np.ndarray, sets: Sequence[np.ndarray]) -> np.ndarray:
+        """The columns in which no set of rows holds two rows to compare, shape (n_columns,)."""
+        left = np.arange(Y.shape[1])
+        for rows in sets:
+            if left.size == 0:
+                break
+            part = Y[np.ix_(rows, left)]
+            first = np.where(part % 2 == 0, part, np.inf) if self.censored else part
+            left = left[first.min(axis=0) >= part.max(axis=0)]
+        found = np.zeros(Y.shape[1], dtype=bool)
+        found[left] = True
+        return found
+
     @property
     def smallest_pvalue(self) -> float:
         """One over the number of permutations that differ; opposite labels are learned as opposite predictions."""
         total = 0.0
         opposite = self.y.min() + self.y.max() - self.y
-        has_opposite = True
+        has_opposite = not self.censored or not (self.y % 2).any()
         for block in range(self.blocks.n_groups):
             rows = self.blocks.rows(block)
             equal = np.unique(self.y[rows], return_counts=True)[1]
@@ -261,12 +308,12 @@ def _defined_permutations(
     rests = [_inside_queries([np.setdiff1d(np.arange(queries.n_rows), left)], queries) for left in training]
 
     def undefined(Y: np.ndarray) -> np.ndarray:
-        return np.logical_or.reduce([_without_pair(Y, sets) for sets in (tests, *rests)])
+        return np.logical_or.reduce([exchange.without_pair(Y, sets) for sets in (tests, *rests)])
 
     Y = exchange.draw(number, generator)
     if rests and undefined(Y[:, :1])[0]:
         rests = []  # the learner does without, or refuses the original labels
-    if _without_pair(Y[:, :1], tests)[0]:
+    if exchange.without_pair(Y[:, :1], tests)[0]:
         raise InputError(
             "The statistic is not defined: in no fold of cv two rows (of the same query) have different labels, so "
             "that nothing can be compared",
@@ -306,19 +353,6 @@ def _inside_queries(sets: Sequence[np.ndarray], queries: Groups) -> list[np.ndar
     return parts
 
 
-def _without_pair(Y: np.ndarray, sets: Sequence[np.ndarray]) -> np.ndarray:
-    """The columns in which no set of rows holds two different labels, shape (n_columns,)."""
-    left = np.arange(Y.shape[1])
-    for rows in sets:
-        if left.size == 0:
-            break
-        part = Y[np.ix_(rows, left)]
-        left = left[(part == part[0]).all(axis=0)]
-    found = np.zeros(Y.shape[1], dtype=bool)
-    found[left] = True
-    return found
-
-
 def _permuted(
     y: np.ndarray, queries: Groups, n_permutations: int, generator: np.random.Generator
 ) -> np.ndarray:
@@ -345,14 +379,17 @@ def _permutations(number: int, size: int, generator: np.random.Generator) -> np.
     return keys.view(np.int64)
 
 
-def _held_out(estimator, X, Y, qid, folds: Folds, groups, verbose) -> Iterator[tuple[slice, np.ndarray]]:
-    """Held-out predictions to compare, some outputs at a time, from one factorisation where possible."""
-    at_once = max(1, _NUMBERS // Y.shape[0]) if has_closed_form(estimator) else 1
+def _held_out(
+    estimator, X, Y, qid, folds: Folds, groups, verbose, exchange: Exchange, *, closed: bool
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Held-out predictions to compare, some outputs at a time, from one factorisation where there is one."""
+    at_once = max(1, _NUMBERS // Y.shape[0]) if closed else 1
     counter = Counter("permutation_test", Y.shape[1], "permutations", verbose)
-    held = HeldOut(estimator, X, Y[:, 0], qid=qid, groups=groups).for_order()
+    y = exchange.labels(Y[:, :1])
+    held = HeldOut(estimator, X, y if exchange.censored else y[:, 0], qid=qid, groups=groups).for_order()
     for start in range(0, Y.shape[1], at_once):
         outputs = slice(start, min(start + at_once, Y.shape[1]))
-        targets = np.ascontiguousarray(Y[:, outputs])
-        held = held.with_targets(targets if targets.shape[1] > 1 else targets[:, 0])
+        targets = exchange.labels(np.ascontiguousarray(Y[:, outputs]))
+        held = held.with_targets(targets if targets.ndim == 1 or targets.shape[1] > 1 else targets[:, 0])
         yield outputs, held.predict(folds.tests)[0].reshape(targets.shape)
         counter(outputs.stop)

@@ -24,11 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata, t, wilcoxon
 
-from ..comparisons import encode_queries
+from ..comparisons import encode_queries, one_group
+from ..comparisons.censored import lived_longer
+from ..comparisons.inputs import NOBODY_OUTLIVED, read_times, surv
 from ..metrics import PerQuery, get_scorer
+from ..metrics.by_query import check_rows
+from ..metrics.registry import full_name
 from ..plots import on_axes
 from ..shown_tables import ShownTable, align_columns, shows_itself
 from ._folds import units_of
+from ._intervals import freedom_of, freedom_of_clusters, placement_variance, scarce_labels
+from ._performance import C_INDEX
+from ._tally import PairTally, tally_scores
 
 # Differences smaller than this are rounding of equal values: shares of pairs from two orders of summation.
 _ROUNDING = 1e-12
@@ -202,13 +209,16 @@ def paired_t_test(
     differences[np.abs(differences) < _ROUNDING] = 0.0
     mean, n = float(differences.mean()), differences.shape[0]
     error = float(differences.std(ddof=1) * np.sqrt(1 / n + float(overlap)))
+    statistic = mean / error if error else np.inf * mean
+    return PairedT(statistic, _pvalue_of_t(mean, error, n - 1, alternative), mean, error)
+
+
+def _pvalue_of_t(mean: float, error: float, freedom: float, alternative: str) -> float:
     if error == 0:
         certain = 0.0 if alternative == "two-sided" or (mean > 0) == (alternative == "greater") else 1.0
-        return PairedT(np.inf * mean, certain if mean else 1.0, mean, 0.0)
-    statistic = mean / error
-    tails = {"greater": -statistic, "less": statistic, "two-sided": -abs(statistic)}
-    p = float(t.cdf(tails[alternative], n - 1)) * (2 if alternative == "two-sided" else 1)
-    return PairedT(statistic, p, mean, error)
+        return certain if mean else 1.0
+    tails = {"greater": -mean, "less": mean, "two-sided": -abs(mean)}
+    return float(t.cdf(tails[alternative] / error, freedom)) * (2 if alternative == "two-sided" else 1)
 
 
 @shows_itself
@@ -305,6 +315,58 @@ class RankerComparison:
 
 @shows_itself
 @dataclass(frozen=True)
+class CIndexComparison:
+    """Two C-indices of the same patients; prints itself.
+
+    Attributes
+    ----------
+    names : tuple of two str
+    values : tuple of two float
+        The C-index of each.
+    difference : float
+        First minus second.
+    interval : tuple of two float
+        95 %, of the difference.
+    standard_error, pvalue : float
+    alternative : str
+    counted : str
+        How many groups, rows and events there were.
+    """
+
+    names: tuple[str, str]
+    values: tuple[float, float]
+    difference: float
+    interval: tuple[float, float]
+    standard_error: float
+    pvalue: float
+    alternative: str
+    counted: str
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names))
+        return "\n".join(
+            [
+                f"C-index of {self.counted}",
+                *(
+                    f"  {name:<{width}}  {value:.4f}"
+                    for name, value in zip(self.names, self.values, strict=True)
+                ),
+                f"difference {self.difference:+.4f}, 95 % interval {self.interval[0]:+.4f} to {self.interval[1]:+.4f}",
+                f"DeLong's test over the placement values ({self.alternative}): p = {_p_text(self.pvalue)}",
+            ]
+        )
+
+    def shown_tables(self) -> list[ShownTable]:
+        head, *lines = str(self).split("\n")
+        return [ShownTable(_mean_rows(dict(zip(self.names, self.values, strict=True))), head, lines[2:])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return asdict(self)
+
+
+@shows_itself
+@dataclass(frozen=True)
 class RankerTable:
     """Several rankers compared with each other, or with one of them; prints itself as a table.
 
@@ -382,15 +444,18 @@ def compare_rankers(
     y: Any,
     scores_a: Any,
     scores_b: Any,
-    qid: Any,
+    qid: Any = None,
     *,
+    event: Any = None,
     metric: str | Callable[..., PerQuery] = "concordance",
     groups: Any = None,
     alternative: str = "two-sided",
     names: tuple[str, str] = ("a", "b"),
     n_folds: int | None = None,
-) -> RankerComparison:
+) -> RankerComparison | CIndexComparison:
     """Test whether two rankers differ, by Wilcoxon's signed ranks over queries and by the paired t-test.
+
+    Two C-indices of the same patients, without queries, are compared by DeLong's test.
 
     Parameters
     ----------
@@ -400,6 +465,8 @@ def compare_rankers(
         Scores of the two rankers, of rows that neither was trained on.
     qid : array-like of shape (m,)
         The query of each row: queries, not rows, are the independent trials.
+    event : array-like of bool, shape (m,), optional
+        Where y holds censored times: True where the event was seen. Without qid the rows are the independent trials.
     metric : str or callable, default="concordance"
         A name of :func:`preflearn.metrics.get_scorer` such as "ndcg@10", or a metric of that module; a callable is
         called as ``metric(y, scores, qid, per_query=True)``.
@@ -417,12 +484,12 @@ def compare_rankers(
 
     Returns
     -------
-    RankerComparison
+    RankerComparison, or CIndexComparison of one ranking of censored times
 
     Raises
     ------
     ValueError
-        If ``qid`` is None or names only one query, or the metric is defined in fewer than two queries.
+        If ``qid`` is None (without event) or names only one query, or the metric is defined in fewer than two queries.
 
     Notes
     -----
@@ -453,11 +520,21 @@ def compare_rankers(
         raise ValueError(f"n_folds must be a number of folds, 2 or more, or None: found {n_folds!r}.")
     if len(names) != 2:
         raise ValueError(f"names must hold one name for each of the two rankers: found {names!r}.")
+    named = (str(names[0]), str(names[1]))
+    y, events = read_times(y, event)
+    if events is not None:
+        if qid is None:
+            if metric != "concordance" or n_folds is not None:
+                raise ValueError(
+                    "Without qid two C-indices of a test set are compared: leave metric and n_folds out, or pass qid."
+                )
+            return _compare_c_indices(y, events, (scores_a, scores_b), groups, named, alternative)
+        y = surv(y, events)
     values_a = _per_query(y, scores_a, qid, metric)
     values_b = _per_query(y, scores_b, qid, metric)
-    units = _units_of_queries(values_a.labels, qid, groups)
-    named = (str(names[0]), str(names[1]))
-    return _compare(values_a, values_b, named, _metric_name(metric), alternative, units, n_folds)
+    units = units_of_queries(values_a.labels, qid, groups)
+    measure = C_INDEX if events is not None and metric == "concordance" else _metric_name(metric)
+    return _compare(values_a, values_b, named, measure, alternative, units, n_folds)
 
 
 def compare_several_rankers(
@@ -511,8 +588,9 @@ def compare_several_rankers(
         if baseline is None
         else [(name, str(baseline)) for name in best_first if name != str(baseline)]
     )
-    name_of_metric = _metric_name(metric)
-    units = _units_of_queries(values[best_first[0]].labels, qid, groups)
+    of_times = metric == "concordance" and read_times(y, None)[1] is not None
+    name_of_metric = C_INDEX if of_times else _metric_name(metric)
+    units = units_of_queries(values[best_first[0]].labels, qid, groups)
     comparisons = tuple(
         _compare(values[a], values[b], (a, b), name_of_metric, "two-sided", units) for a, b in pairs
     )
@@ -565,11 +643,11 @@ def _per_query(y: Any, scores: Any, qid: Any, metric: str | Callable[..., PerQue
     return found
 
 
-def _units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
+def units_of_queries(labels: np.ndarray, qid: Any, groups: Any) -> np.ndarray | None:
     """The number of the unit of each query, in the order of the labels; None without groups."""
     if groups is None:
         return None
-    queries = encode_queries(qid, len(qid))
+    queries = encode_queries(qid, np.shape(qid)[0])
     units = units_of(queries, groups, queries.n_rows).codes[queries.order[queries.starts[:-1]]]
     assert queries.labels is not None
     of_label = dict(zip(queries.labels.tolist(), units.tolist(), strict=True))
@@ -628,8 +706,46 @@ def _compare(
     )
 
 
+def _compare_c_indices(
+    times: np.ndarray,
+    events: np.ndarray,
+    scores: tuple[Any, Any],
+    groups: Any,
+    names: tuple[str, str],
+    alternative: str,
+) -> CIndexComparison:
+    """The difference of two shares of the same pairs, and the placement values of this difference."""
+    m = times.shape[0]
+    columns = [check_rows(times, one, None).scores[:, 0] for one in scores]
+    owners = None if groups is None else encode_queries(groups, m)
+    order, everything = lived_longer(times, events) * 1.0, one_group(m)
+    a, b = (tally_scores(order, one, everything, owners, events) for one in columns)
+    if a.n_pairs == 0:
+        raise ValueError(NOBODY_OUTLIVED)
+    difference = PairTally(a.wins - b.wins, a.pairs)
+    variance = placement_variance(difference, np.zeros(m, dtype=np.int64), owners)
+    freedom = freedom_of(scarce_labels(order, events))
+    if owners is not None:
+        freedom = min(freedom, freedom_of_clusters(difference, owners))
+    error = float(np.sqrt(variance))
+    half = float(t.ppf(0.975, freedom)) * error
+    d = difference.share
+    counted = f"{m:,} rows, {int(events.sum()):,} events"
+    return CIndexComparison(
+        names,
+        (a.share, b.share),
+        d,
+        (d - half, d + half),
+        error,
+        _pvalue_of_t(d, error, freedom, alternative),
+        alternative,
+        counted if owners is None else f"{owners.n_groups:,} groups, {counted}",
+    )
+
+
 def _metric_name(metric: str | Callable[..., Any]) -> str:
-    return getattr(metric, "__name__", repr(metric)) if callable(metric) else str(metric)
+    """The name as values are shown: that of an error says that it is negated."""
+    return getattr(metric, "__name__", repr(metric)) if callable(metric) else full_name(metric)
 
 
 def _p_text(p: float) -> str:

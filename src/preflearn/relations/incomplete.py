@@ -17,6 +17,7 @@ pairs,
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -321,9 +322,7 @@ class KnownPairs:
     ) -> np.ndarray:
         """Predictions of what leaves, by training on the pairs that stay; shape (n_alphas, p, q), NaN elsewhere."""
         p, q = self.shape
-        n_folds = (
-            len(self.y) if hold_out.setting == "entries" and hold_out.entries is None else hold_out.n_folds
-        )
+        n_folds = self._n_trainings(hold_out)
         seconds = n_folds * len(alphas) * self.expected_seconds()
         if seconds > LONG:
             warnings.warn(
@@ -334,24 +333,37 @@ class KnownPairs:
             )
         total = np.zeros((len(alphas), p, q))
         count = np.zeros((p, q))
-        for number, (left, test) in enumerate(self._folds(hold_out)):
-            kept = np.flatnonzero(~left[self.row, self.column])
-            if kept.size == 0:
-                raise ValueError(f"Fold {number} holds out every known label: nothing is left to train on.")
-            rest = self.only(kept)
-            block = np.ix_(test.any(axis=1), test.any(axis=0))
-            inside = test[block]
-            K, G = self.K[test.any(axis=1)], self.G[test.any(axis=0)]
-            # Coefficients of an object that has left are zero: it may be treated as present.
-            same = (np.eye(p)[block[0][:, 0]], np.eye(q)[block[1][0]]) if self.pairwise.by_identity else ()
-            for place, result in rest.path(alphas, tol=tol, max_iter=max_iter):
-                warn_unless_converged(result, tol)
-                F = self.pairwise.predict(rest.coefficients(result), K, G, *same)
-                total[place][block] += np.where(inside, F, 0.0)
-            count[block] += inside
-            if on_fold is not None:
-                on_fold(number + 1)
+        solved = 0
+        with Stages(None)("folds", left=lambda: seconds) as stage:
+            for number, (left, test) in enumerate(self._folds(hold_out)):
+                kept = np.flatnonzero(~left[self.row, self.column])
+                if kept.size == 0:
+                    raise ValueError(
+                        f"Fold {number} holds out every known label: nothing is left to train on."
+                    )
+                rest = self.only(kept)
+                block = np.ix_(test.any(axis=1), test.any(axis=0))
+                inside = test[block]
+                K, G = self.K[test.any(axis=1)], self.G[test.any(axis=0)]
+                # Coefficients of an object that has left are zero: it may be treated as present.
+                same = (
+                    (np.eye(p)[block[0][:, 0]], np.eye(q)[block[1][0]]) if self.pairwise.by_identity else ()
+                )
+                for place, result in rest.path(alphas, tol=tol, max_iter=max_iter):
+                    warn_unless_converged(result, tol)
+                    F = self.pairwise.predict(rest.coefficients(result), K, G, *same)
+                    total[place][block] += np.where(inside, F, 0.0)
+                    solved += 1
+                    stage.count(solved, n_folds * len(alphas), "solutions")
+                count[block] += inside
+                if on_fold is not None:
+                    on_fold((number + 1) * hold_out.n_folds // n_folds)
         return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+    def _n_trainings(self, hold_out: RelationFolds) -> int:
+        if hold_out.setting == "entries":
+            return len(self.y) if hold_out.entries is None else len(hold_out.entries)
+        return math.prod(len(side.tests) for side in (hold_out.rows, hold_out.columns) if side is not None)
 
     def _folds(self, hold_out: RelationFolds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Masks of the entries that leave, and of those that are predicted; both p × q."""

@@ -13,6 +13,7 @@ from .displays import (
     QueryRocDisplay,
     QueryScoresDisplay,
     SetSizeDisplay,
+    SurvivalDisplay,
 )
 from .html import model_card, render_report, write_model_card, write_report
 from .look import ColumnLook, TableLook, look
@@ -30,6 +31,7 @@ __all__ = [
     "QueryRocDisplay",
     "QueryScoresDisplay",
     "SetSizeDisplay",
+    "SurvivalDisplay",
     "TableLook",
     "TrainingReport",
     "look",

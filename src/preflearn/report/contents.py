@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..shown_tables import clipped
+
 if TYPE_CHECKING:
     from ..tables.encoding.kinds import TableSummary
 
 # The baseline that every ranker is compared with.
 BEST_FEATURE = "best single feature"
+# Characters of a label or a name that stands in a sentence or a table: texts can be both.
+LONGEST_NAME = 60
 # Features that are shown, the most influential ones.
-SHOWN_FEATURES = 15
+SHOWN_FEATURES = 10
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class LeaderboardRow:
     @property
     def label(self) -> str:
         """The name as it is shown; a single feature is named."""
-        return f"{self.name} ({self.detail})" if self.name == BEST_FEATURE and self.detail else self.name
+        has_detail = self.name == BEST_FEATURE and self.detail
+        return f"{self.name} ({clipped(self.detail, LONGEST_NAME)})" if has_detail else self.name
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ class Baseline:
     @property
     def label(self) -> str:
         """The name as it is shown."""
-        return f"{self.name} ({self.detail})" if self.detail else self.name
+        return f"{self.name} ({clipped(self.detail, LONGEST_NAME)})" if self.detail else self.name
 
 
 @dataclass(frozen=True)
@@ -366,8 +371,45 @@ class SetSizes:
 
 
 @dataclass(frozen=True)
+class Survival:
+    """How long rows with low, middle and high held-out scores lived.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the groups, those of the lowest scores first.
+    counts, events : list of int
+        Rows of each group, and those whose event was seen.
+    medians : list of float
+        The time by which half of a group had the event; infinite where less than half had it.
+    times, survival : list of ndarray
+        Kaplan-Meier curves.
+    pvalue : float
+        Of the log-rank test.
+    explanation : str
+    """
+
+    names: list[str]
+    counts: list[int]
+    events: list[int]
+    medians: list[float]
+    times: list[np.ndarray]
+    survival: list[np.ndarray]
+    pvalue: float
+    explanation: str
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Group, rows, events and median time, as texts for a table."""
+        medians = ["not reached" if one == float("inf") else f"{one:g}" for one in self.medians]
+        return [
+            (name, f"{n:,}", f"{seen:,}", median)
+            for name, n, seen, median in zip(self.names, self.counts, self.events, medians, strict=True)
+        ]
+
+
+@dataclass(frozen=True, repr=False)
 class TrainingReport:
-    """Everything that is said about one training.
+    """Everything that is said about one training: in a notebook the page, as text the verdict.
 
     Attributes
     ----------
@@ -399,6 +441,8 @@ class TrainingReport:
     roc : Roc or None
     calibration : Calibration or None
         Of preferences.
+    survival : Survival or None
+        Of censored times.
     sets : SetSizes or None
         How many items to show so that the best one is among them, by held-out queries.
     dependence : str
@@ -451,6 +495,7 @@ class TrainingReport:
     influence_note: str = ""
     roc: Roc | None = None
     calibration: Calibration | None = None
+    survival: Survival | None = None
     sets: SetSizes | None = None
     dependence: str = ""
     verdict: str = ""
@@ -467,6 +512,17 @@ class TrainingReport:
     seconds: float = 0.0
     model_file: str = ""
 
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.summary}\n{self.verdict}\nAttributes hold the rest; write_report writes the page."
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from .html import render_report
+
+        page, title = escape(render_report(self)), escape(self.title)
+        return f'<iframe srcdoc="{page}" title="{title}" style="width:100%;height:45rem;border:0"></iframe>'
+
     @property
     def has_units(self) -> bool:
         """Whether the measure is spread over several held-out units."""
@@ -479,7 +535,10 @@ class TrainingReport:
         n = min(n, order.size // 2)
 
         def rows(places: Sequence[int]) -> list[tuple[str, float, int]]:
-            return [(str(self.labels[k]), float(self.values[k]), int(self.sizes[k])) for k in places]
+            return [
+                (clipped(str(self.labels[k]), LONGEST_NAME), float(self.values[k]), int(self.sizes[k]))
+                for k in places
+            ]
 
         return rows(order[::-1][:n].tolist()), rows(order[:n].tolist())
 

@@ -570,6 +570,113 @@ class QueryRocDisplay(_Display):
         ax.legend(loc="lower right")
 
 
+class SurvivalDisplay(_Display):
+    """Kaplan-Meier curves of rows with low, middle and high scores: the share still without the event over time.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the groups, those of the lowest scores first.
+    counts, events : sequence of int
+        Rows of each group, and those whose event was seen.
+    times, survival : sequence of ndarray
+        The curve of each group: from each time on, this share is still without the event.
+    pvalue : float
+        Of the log-rank test of equally long lives in all groups.
+
+    Examples
+    --------
+    >>> from preflearn.report import SurvivalDisplay
+    >>> display = SurvivalDisplay.from_predictions([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6], event=[1, 1, 0, 1, 1, 0])
+    >>> display.medians
+    [1.0, 4.0, 5.0]
+    """
+
+    def __init__(self, names: Any, counts: Any, events: Any, times: Any, survival: Any, pvalue: Any) -> None:
+        self.names, self.counts, self.events = list(names), list(counts), list(events)
+        self.times, self.survival, self.pvalue = list(times), list(survival), float(pvalue)
+
+    @classmethod
+    def from_predictions(
+        cls, y: Any, scores: Any, qid: Any = None, *, event: Any = None, ax: Any = None
+    ) -> SurvivalDisplay:
+        """Draw the curves of the thirds by score.
+
+        Parameters
+        ----------
+        y, scores, qid, event
+            As in `of_predictions`.
+        ax : matplotlib Axes, optional
+            Where to draw; new axes by default.
+
+        Returns
+        -------
+        SurvivalDisplay
+        """
+        return cls.of_predictions(y, scores, qid, event=event).plot(ax)
+
+    @classmethod
+    def of_predictions(cls, y: Any, scores: Any, qid: Any = None, *, event: Any = None) -> SurvivalDisplay:
+        """The curves of the thirds by score, not drawn yet.
+
+        Parameters
+        ----------
+        y : array-like of shape (m,)
+            Times, or times and events as one structured array.
+        scores : array-like of shape (m,)
+            Held-out predictions, higher lives longer.
+        qid : array-like of shape (m,), optional
+            Rows whose scores can be compared, a stratum or a fold: each is divided into thirds by itself.
+        event : array-like of bool, shape (m,), optional
+
+        Returns
+        -------
+        SurvivalDisplay
+        """
+        from scipy.stats import CensoredData, ecdf
+
+        from ..comparisons import encode_queries
+        from ..comparisons.grouping import positions_in_groups
+        from ..comparisons.inputs import read_times
+        from ..metrics import logrank_test
+
+        times, events = read_times(y, event)
+        if events is None:
+            raise ValueError("SurvivalDisplay needs events: pass event=..., True where the event was seen.")
+        queries = encode_queries(qid, times.shape[0])
+        place = positions_in_groups(-np.asarray(scores, dtype=float), queries) - 1
+        third = 3 * place // queries.counts[queries.codes]
+        curves: list[tuple[np.ndarray, np.ndarray]] = []
+        for k in range(int(third.max()) + 1):  # two in strata of two rows
+            own, seen = times[third == k], events[third == k]
+            found = ecdf(CensoredData(own[seen], right=own[~seen])).sf
+            curves.append((np.r_[0.0, found.quantiles], np.r_[1.0, found.probabilities]))
+        return cls(
+            ("lowest scores", "middle scores", "highest scores")[: len(curves)],
+            np.bincount(third).tolist(),
+            np.bincount(third, events).astype(int).tolist(),
+            [times for times, _ in curves],
+            [survival for _, survival in curves],
+            logrank_test(times, third, event=events).pvalue,
+        )
+
+    @property
+    def medians(self) -> list[float]:
+        """The time by which half of each group had the event; infinite where the curve stays above."""
+        below = [np.flatnonzero(survival < 0.5 + 1e-9) for survival in self.survival]
+        return [
+            float(times[at[0]]) if at.size else np.inf for times, at in zip(self.times, below, strict=True)
+        ]
+
+    def _draw(self, ax: Any) -> None:
+        for name, times, survival, color in zip(
+            self.names, self.times, self.survival, (ACCENT, MUTED, MAIN), strict=False
+        ):
+            ax.step(times, survival, where="post", color=color, label=name)
+        ax.set(xlabel="time", ylabel="share without the event", ylim=(0, 1.02))
+        legend_above(ax, 3)
+
+
 class CoefficientsDisplay(_Display):
     """The features with the largest influence, as bars to both sides.
 
@@ -669,7 +776,7 @@ class CoefficientsDisplay(_Display):
         errors = None if self.errors is None else self.errors[:n_features]
         ax.barh(place, values, color=colors, xerr=errors, ecolor=MUTED, height=0.7)
         ax.axvline(0, color=MUTED, linewidth=0.9)
-        ax.set_yticks(place, [_short(name) for name in names])
+        ax.set_yticks(place, [short(name) for name in names])
         ax.set_xlabel(self.xlabel)
         return self
 
@@ -685,7 +792,7 @@ def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:
     """Beside the first point and under it, or above the last one: the others are on the other side."""
     shift = (4, -4) if side == "left" else (2, 5)
     ax.annotate(
-        _short(str(label)),
+        short(str(label)),
         (x, value),
         xytext=shift,
         textcoords="offset points",
@@ -695,8 +802,8 @@ def _name(ax: Any, x: float, value: float, label: Any, side: str) -> None:
     )
 
 
-def _short(name: str, most: int = 24) -> str:
-    # A dollar sign would start a formula.
+def short(name: str, most: int = 24) -> str:
+    """A name as Matplotlib can show it: clipped, and without a dollar sign that would start a formula."""
     return clipped(name, most).replace("$", r"\$")
 
 

@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ..errors import missing_extra
 from ..shown_tables import visible
 from . import displays
-from .contents import SHOWN_FEATURES, AlphaPath, Curve, TrainingReport
+from .contents import SHOWN_FEATURES, AlphaPath, Baseline, Curve, Estimate, Survival, TrainingReport
 
 _ESCAPED = {"|": r"\|", "<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
@@ -100,7 +101,14 @@ def render_report(report: TrainingReport) -> str:
 
 
 def _plots(report: TrainingReport) -> dict[str, str]:
-    drawings: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {}
+    compared = _compared(report)
+    drawings: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {
+        "estimate": (
+            lambda ax: _draw_estimate(ax, report.estimate, compared),
+            _say_estimate(report.estimate, compared),
+            (4.8, 0.7 + 0.34 * len(compared)),
+        )
+    }
     path, estimate = report.alpha_path, report.estimate
     if path is not None and len(path.alphas) > 1:
         display = displays.AlphaPathDisplay(
@@ -140,12 +148,49 @@ def _plots(report: TrainingReport) -> dict[str, str]:
         certain = displays.CalibrationDisplay(found.confidence, found.won, found.weight, found.error)
         text = f"Reliability diagram of held-out preferences; expected calibration error {found.error:.3f}."
         drawings["calibration"] = (certain.plot, text, (4.8, 4.4))
+    if report.survival is not None:
+        drawings["survival"] = (*_curves_of_thirds(report.survival), _SIZE)
     for name, one in (("influence", report.influence), ("importance", report.importance)):
         if one is not None:
             bars = displays.CoefficientsDisplay(one.names, one.values, xlabel=one.meaning, errors=one.errors)
             n_bars = min(SHOWN_FEATURES, len(one.names))
-            drawings[name] = (bars.plot, _say_influence(bars), (4.8, 0.9 + 0.26 * n_bars))
+            draw = partial(bars.plot, n_features=SHOWN_FEATURES)
+            drawings[name] = (draw, _say_influence(bars), (4.8, 0.7 + 0.26 * n_bars))
     return {name: svg_of(name, *drawing) for name, drawing in drawings.items()}
+
+
+def _compared(report: TrainingReport) -> list[Baseline]:
+    """The model, and the baselines from the best to the worst."""
+    estimate = report.estimate
+    others = sorted((one for one in report.baselines if not one.is_model), key=lambda one: -one.value)
+    return [Baseline("this model", estimate.value, is_model=True), *others]
+
+
+def _draw_estimate(ax: Any, estimate: Estimate, compared: list[Baseline]) -> None:
+    """The estimate with its interval, above the values of baselines."""
+    for place, one in enumerate(reversed(compared)):
+        if one.is_model:
+            ax.axvspan(*estimate.interval, color=_MAIN, alpha=0.12, linewidth=0)
+            ax.plot(estimate.interval, (place, place), color=_MAIN, linewidth=5, solid_capstyle="round")
+        ax.plot(one.value, place, "o", color=_SURFACE if one.is_model else _MUTED, markeredgecolor=_MAIN
+                if one.is_model else _MUTED, markersize=8)  # fmt: skip
+        ax.annotate(f"{one.value:.3f}", (one.value, place), (0, 7), textcoords="offset points", ha="center")
+    names = [
+        displays.short(one.name) + (f"\n({displays.short(one.detail)})" if one.detail else "")
+        for one in compared
+    ]
+    ax.set_yticks(range(len(compared)), names[::-1])
+    ax.set(ylim=(-0.5, len(compared) - 0.2), xlabel=f"held-out {estimate.measure}")
+    ax.margins(x=0.08)
+    ax.grid(False, axis="y")
+
+
+def _curves_of_thirds(found: Survival) -> tuple[Callable[[Any], Any], str]:
+    display = displays.SurvivalDisplay(
+        found.names, found.counts, found.events, found.times, found.survival, found.pvalue
+    )
+    medians = ", ".join(f"{name} {median}" for name, _, _, median in found.rows())
+    return display.plot, f"Kaplan-Meier curves of thirds by held-out score; median times: {medians}."
 
 
 def svg_of(name: str, draw: Callable[[Any], Any], text: str, size: tuple[float, float]) -> str:
@@ -189,6 +234,12 @@ def _inline(svg: str, name: str, text: str) -> str:
     head = re.sub(r'\s(width|height)="[^"]*"', "", head)
     label = escape(text)
     return f'{head} role="img" aria-label="{label}" class="plot"><title>{label}</title>{rest}'
+
+
+def _say_estimate(estimate: Estimate, compared: list[Baseline]) -> str:
+    low, high = estimate.interval
+    others = "".join(f"; {one.label}: {one.value:.3f}" for one in compared[1:])
+    return f"Held-out {estimate.measure} {estimate.value:.3f}, 95 % interval {low:.3f} to {high:.3f}{others}."
 
 
 def _say_alpha(path: AlphaPath, measure: str) -> str:

@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..comparisons import Groups, encode_queries, one_group
+from ..comparisons.inputs import surv
 from ..errors import shortened
+from ..metrics import concordance
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..shown_tables import ShownTable, align_columns, clipped, shows_itself
+from ..tables.cells import truth_values
 from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
-from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns
+from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns, say_copies
 from ..tables.encoding.kinds import decide, name_words, suggest
 from .contents import plain
 
@@ -30,6 +33,28 @@ _TARGET_WORDS = (
     {"label", "labels", "y"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
     {"clicks", "clicked", "click", "bought", "purchased", "converted", "liked", "preferred"},
 )  # fmt: skip
+# Names of columns that say whether an event was seen, those that hardly say anything else first; and of those times.
+_EVENT_WORDS = (
+    {"event", "died", "dead", "death", "deceased", "censored", "censor", "cens"},
+    {"status", "alive", "failed", "failure", "relapse", "relapsed", "recurrence", "progression", "churn", "churned"},
+)  # fmt: skip
+_TIME_WORDS = {"time", "times", "days", "weeks", "months", "years", "duration", "survival", "survived", "lifetime",
+               "followup", "futime", "tenure"}  # fmt: skip
+_CENSORED_WORDS = {"censored", "censor", "cens", "alive"}
+# Labels of events that were seen; 2 beside 1, as R's survival package has it.
+_SEEN = {
+    "dead",
+    "died",
+    "deceased",
+    "death",
+    "event",
+    "failed",
+    "failure",
+    "relapse",
+    "recurrence",
+    "churned",
+    "2",
+}
 _PREFERENCES = (("chosen", "rejected"), ("winner", "loser"), ("preferred", "other"))
 _BATTLES = ("model_a", "model_b", "winner")
 
@@ -44,7 +69,7 @@ class ColumnLook:
     kind : str
         As `preflearn.preprocessing.TableEncoder` finds it.
     role : str
-        "target", "query", "item" where it looks like one; "feature"; "set aside".
+        "target", "query", "item", "event" where it looks like one; "feature"; "set aside".
     n_missing, n_distinct : int
     detail : str
         Range, categories or examples.
@@ -90,6 +115,8 @@ class TableLook:
         What to know before training, the most important first.
     command : str
         A command that trains on it.
+    event : str or None
+        Where the target holds times, the column that says whether the event was seen: "COLUMN" or "COLUMN=LABEL".
     """
 
     title: str
@@ -101,6 +128,7 @@ class TableLook:
     queries: dict[str, int]
     notes: tuple[str, ...]
     command: str = ""
+    event: str | None = None
 
     def __getitem__(self, name: str) -> ColumnLook:
         for column in self.columns:
@@ -171,6 +199,7 @@ def look(
     target: str | None = "auto",
     query: str | None = "auto",
     item: str | None = "auto",
+    event: str | None = "auto",
     title: str = "Table",
 ) -> TableLook:
     """Look at a table before training: kinds, missing values, outliers, likely target and queries, leaks.
@@ -180,6 +209,9 @@ def look(
     frame : data frame, array, list of rows, or mapping from names to columns
     target, query, item : str or None, default="auto"
         The columns with these roles; "auto" looks for them by name and values, None says that there is none.
+    event : str or None, default="auto"
+        The column that says whether the event was seen at the time in the target, "COLUMN=LABEL" where LABEL of two
+        labels says so.
     title : str, default="Table"
 
     Returns
@@ -199,10 +231,14 @@ def look(
     """
     refuse_repeated_columns(frame)
     table = read_table(frame)
-    roles = _find_roles(table, {"target": target, "query": query, "item": item})
+    event = _find_event(table, target) if event == "auto" else event
+    column, _, seen = (event or "").partition("=")
+    if event and target == "auto":
+        target = _times_beside(table, column)
+    roles = _find_roles(table, {"target": target, "query": query, "item": item, "event": column or None})
     labels = {name: role for role, name in roles.items() if name is not None}
     kinds = {column.name: decide(column, _MAX_CATEGORIES) for column in table.columns}
-    alone = _columns_alone(table, kinds, roles)
+    alone = _columns_alone(table, kinds, roles, seen)
     columns = tuple(
         _look_at(column, kinds[column.name], labels.get(column.name), alone.get(column.name))
         for column in table.columns
@@ -213,12 +249,16 @@ def look(
         *leaks,
         *_notes_on_roles(table, roles),
         *query_notes,
+        *say_copies(
+            (one.array if one.texts is None else one.texts.values for one in table.columns), bool(queries)
+        ),
         *table.problems,
         *_notes_on_columns(columns, table.n_rows),
     ]
     return TableLook(
-        title, table.n_rows, columns, roles["target"], roles["query"], roles["item"], queries, tuple(notes)
-    )
+        title, table.n_rows, columns, roles["target"], roles["query"], roles["item"], queries, tuple(notes),
+        event=event,
+    )  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------- the roles
@@ -242,12 +282,57 @@ def _find_roles(table: Table, asked: dict[str, str | None]) -> dict[str, str | N
         ) or suggest(table, target)
     item = asked["item"]
     if item == "auto":
-        others = [column for column in table.columns if column.name not in (target, query)]
+        others = [column for column in table.columns if column.name not in (target, query, asked["event"])]
         item = next((column.name for column in others if column.name == "item"), None)
         item = item or next(
             (one.name for one in others if decide(one, _MAX_CATEGORIES).kind == "identifier"), None
         )
-    return {"target": target, "query": query, "item": item}
+    return {"target": target, "query": query, "item": item, "event": asked["event"]}
+
+
+def _find_event(table: Table, target: str | None) -> str | None:
+    """The column that looks as if it said whether the event was seen, beside one of times, as ``event`` takes it."""
+    if target == "auto" and (found := _event_named(table, _EVENT_WORDS[0], target)):
+        return found
+    target = _likely_target(table) or target if target == "auto" else target
+    return _event_named(table, {*_EVENT_WORDS[0], *_EVENT_WORDS[1]}, target)
+
+
+def suggest_event(columns: Any, target: str) -> str | None:
+    """The same for a table whose target is known."""
+    return _find_event(read_table(columns), target)
+
+
+def _event_named(table: Table, words: set[str], target: str | None) -> str | None:
+    for column in table.columns:
+        time = _times_beside(table, column.name) if target == "auto" else target
+        if column.problem or not name_words(column.name) & words or time in (None, column.name):
+            continue
+        y = _target_of(table, time) if name_words(str(time)) & _TIME_WORDS else None
+        labels = _labels_of(column)[1]
+        if y is None or np.nanmin(y) < 0 or np.unique(y).size < 3 or len(labels) != 2:
+            continue
+        values, seen = truth_values(labels), [one for one in labels if one.lower() in _SEEN]
+        if np.isnan(values).any():
+            if len(seen) == 1:
+                return f"{column.name}={seen[0]}"
+        elif name_words(column.name) & _CENSORED_WORDS:
+            return f"{column.name}={labels[int(values.argmin())]}"
+        else:
+            return column.name
+    return None
+
+
+def _times_beside(table: Table, event: str) -> str | None:
+    """The column of numbers that is named like a time."""
+    found = [
+        one.name
+        for one in table.columns
+        if one.name != event
+        and name_words(one.name) & _TIME_WORDS
+        and decide(one, _MAX_CATEGORIES).kind == "number"
+    ]
+    return min(found, key=len, default=None)
 
 
 def _likely_target(table: Table) -> str | None:
@@ -323,25 +408,28 @@ def columns_alone(table: Any, y: np.ndarray, qid: Any, names: Sequence[str]) -> 
 
 
 def _columns_alone(
-    table: Table, kinds: dict[str, Any], roles: dict[str, str | None]
+    table: Table, kinds: dict[str, Any], roles: dict[str, str | None], seen: str
 ) -> dict[str, SingleColumn]:
     y = _target_of(table, roles["target"])
     if y is None:
         return {}
-    others = {name: one for name, one in kinds.items() if name not in (roles["target"], roles["query"])}
+    if roles["event"] is not None:
+        codes, labels = _labels_of(next(one for one in table.columns if one.name == roles["event"]))
+        died = np.array([one == seen if seen else truth_values([one])[0] > 0 for one in labels] + [False])
+        y = surv(y, died[codes])  # the last for missing ones, whose code is -1
+    apart = (roles["target"], roles["query"], roles["event"])
+    others = {name: one for name, one in kinds.items() if name not in apart}
     return _alone(table, others, y, _groups_of(table, roles["query"]))
 
 
 def _alone(table: Table, kinds: dict[str, Any], y: np.ndarray, groups: Groups) -> dict[str, SingleColumn]:
     rows = groups.sample(TRIED_ROWS)
-    rows = rows[~np.isnan(y[rows])]
+    rows = rows[~np.isnan((y["time"] if y.dtype.names else y)[rows])]
     if not rows.size:
         return {}
     part, y = encode_queries(groups.codes[rows], rows.size), y[rows]
-    order = part.order
-    tied = (np.diff(y[order]) == 0) | (np.diff(part.codes[order]) != 0)
     found: dict[str, SingleColumn] = {}
-    if tied.all() and (np.ptp(y) == 0 or part.n_groups > 1):
+    if np.isnan(concordance(y, np.zeros(rows.size), part, per_query=True).values).all():
         return found  # no two rows to compare
     for column in table.columns:
         kind = None if column.name not in kinds or column.problem else kinds[column.name].kind
@@ -476,9 +564,19 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
         column = next(one for one in table.columns if one.name == roles["target"])
         if decide(column, _MAX_CATEGORIES).kind == "empty":
             return [f"The target {roles['target']!r} has no values: there is nothing to learn from."]
-        return [f"The target {roles['target']!r} is neither numbers nor yes/no."]
-    if np.isnan(y).any():
-        notes.append(f"{int(np.isnan(y).sum()):,} rows have no target: leave them out before training.")
+        return [
+            f"The target {roles['target']!r} is neither numbers nor yes/no: write numbers instead of its values, "
+            "higher for better (of two labels 1 for the positive one, 0 for the other), before training."
+        ]
+    n = int(np.isnan(y).sum())
+    if n:
+        have = "row has" if n == 1 else "rows have"
+        notes.append(f"{n:,} {have} no target that can be read: leave such rows out of the training.")
+    if roles["event"] is not None:
+        notes.append(
+            f"`{roles['target']}` looks like times, and `{roles['event']}` says whether the event was seen then: rows "
+            "are compared where it is known which lived longer."
+        )
     if np.nanmin(y) == np.nanmax(y):
         notes.append(f"All targets are {np.nanmin(y):g}: there is no order to learn.")
     return notes

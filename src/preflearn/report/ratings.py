@@ -159,8 +159,8 @@ def _draw_matrix(values: np.ndarray, board: Columns, ax: Any, label: str, **opti
     picture = ax.imshow(values, **options)
     n = values.shape[0]
     names = [f"{_short(item, 18)} {k}" for k, item in enumerate(board["item"][:n], start=1)]
-    ax.set_yticks(range(n), names, fontsize=8)
-    ax.set_xticks(range(n), range(1, n + 1), fontsize=6)
+    ax.set_yticks(range(n), names, fontsize=10)
+    ax.set_xticks(range(n), range(1, n + 1), fontsize=10, rotation=90 if n > 12 else 0)
     ax.xaxis.tick_top()
     ax.grid(False)
     ax.figure.colorbar(picture, ax=ax, label=label, location="bottom", shrink=0.8)

@@ -101,7 +101,7 @@ def _heat_map(
         if len(side) <= _NAMED:
             turned = {"rotation": 90} if set_ticks == ax.set_xticks else {}
             labels = [str(one) if len(str(one)) <= 18 else str(one)[:17] + "…" for one in side]
-            set_ticks(range(len(side)), [text.replace("$", r"\$") for text in labels], fontsize=6.5, **turned)
+            set_ticks(range(len(side)), [text.replace("$", r"\$") for text in labels], fontsize=9, **turned)
     ax.set(xlabel=f"{len(names[1]):,} columns", ylabel=f"{len(names[0]):,} rows")
     ax.figure.colorbar(image, ax=ax)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -258,15 +259,15 @@ def solve_primal_path(
     strict = not sp.issparse(features) and double
     smallest = _least_alpha(A, features, comparisons) if double else 0.0
 
-    def by_least_squares(alpha: float) -> np.ndarray:
+    @cache
+    def least_squares() -> _LeastSquares:
         seen = features if span is None else features @ span
-        seen = seen.toarray() if sp.issparse(seen) else seen
-        return _solve_least_squares(*comparisons.least_squares(seen), alpha)
+        return _LeastSquares(*comparisons.least_squares(seen.toarray() if sp.issparse(seen) else seen))
 
     solutions = []
     for number, alpha in enumerate(alphas):
         if alpha < smallest:
-            solutions.append(by_least_squares(alpha))
+            solutions.append(least_squares().solve(alpha))
             continue
         is_last = number == len(alphas) - 1
         problem = RidgeSystem(A if is_last else A.copy(order="F"), c, unchanged)
@@ -275,7 +276,7 @@ def solve_primal_path(
         except np.linalg.LinAlgError:
             if not strict:
                 raise
-            solutions.append(by_least_squares(alpha))
+            solutions.append(least_squares().solve(alpha))
     return solutions if span is None else [span @ w for w in solutions]
 
 
@@ -294,20 +295,29 @@ def _least_alpha(A: np.ndarray, features: Any, comparisons: Comparisons) -> floa
     return LEAST_CONDITION * float(np.diagonal(A).max(initial=0.0))
 
 
-def _solve_least_squares(T: np.ndarray, t: np.ndarray, alpha: float) -> np.ndarray:
-    """The w that minimises ‖T w - t‖² + λ ‖w‖², without squares of T.
+class _LeastSquares:
+    """The w that minimise ‖T w - t‖² + λ ‖w‖², without squares of T, at any λ.
 
     By singular values, or, where some rows are so much larger that others are lost in rounding, by `_solve_graded`.
     """
-    if _is_graded(T, alpha):
-        return _solve_graded(T, t, alpha)
-    U, sigma, Vt = la.svd(T, full_matrices=False, lapack_driver="gesvd")
-    seen = sigma > 32 * max(T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
-    root = np.sqrt(alpha)
-    warn_if_collinear(sigma, root)
-    size = np.maximum(sigma[seen], root)  # so that no square overflows or underflows
-    shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
-    return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ t))
+
+    def __init__(self, T: np.ndarray, t: np.ndarray):
+        self.T, self.t = T, t
+
+    @cached_property
+    def _decomposition(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return la.svd(self.T, full_matrices=False, lapack_driver="gesvd")
+
+    def solve(self, alpha: float) -> np.ndarray:
+        if _is_graded(self.T, alpha):
+            return _solve_graded(self.T, self.t, alpha)
+        U, sigma, Vt = self._decomposition
+        seen = sigma > 32 * max(self.T.shape) * np.finfo(float).eps * sigma.max(initial=0.0)
+        root = np.sqrt(alpha)
+        warn_if_collinear(sigma, root)
+        size = np.maximum(sigma[seen], root)  # so that no square overflows or underflows
+        shrunk = (sigma[seen] / size) / ((sigma[seen] / size) ** 2 + (root / size) ** 2) / size
+        return Vt[seen].T @ (shrunk[:, None] * (U[:, seen].T @ self.t))
 
 
 def warn_if_collinear(sigma: np.ndarray, root: float) -> None:

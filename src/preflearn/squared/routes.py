@@ -26,7 +26,8 @@ cg         linear kernel; n_basis             conjugate gradients: training once
 6. Iterations for more than 20 sets that would take hours are refused.
 7. Sets of rows are held out by training on the others where that is expected to cost less: for two or three large
    folds, and where rows leave parts of queries that the algebra has to take apart densely (a global ranking without
-   its ties, or under cost "unit" or "relative").
+   its ties, or under cost "unit" or "relative"). Sets of such a ranking that take equally many rows from every group of
+   ties share one inverse of the kernel's size (`holdout.alike`) where that costs less than training on each.
 
 Seconds follow from a count of operations and one rate, that of an ordinary laptop: they are right to a factor of a few,
 enough for a warning and for the last three rules.
@@ -388,18 +389,14 @@ def refitting_is_cheaper(
     width = m if solver == "dual" else workload.n_basis or workload.n_features or 0
     refits = algebra = 0.0
     for one in sets:
-        rest, c = m - one.n_rows, one.n_columns
+        c = one.n_columns
+        refits += _operations_of_refit(workload, solver, width, m - one.n_rows, v)
         if solver == "dual":
-            once = 0.0 if workload.closed_half else 2.5 * rest**3
-            refits += once + a * (rest**3 / 3 + rest**2 * (2 * v + 10))
             small = c**3 + c**2 * v if one_alpha and workload.closed_half else m * c * (c + 20 + v) + c**3
             algebra += a * small
         else:
-            refits += _gram(workload, width) * rest / m + a * (width**3 / 3 + 2 * width**2 * v)
-            refits += 3.0 * m * width**2 if workload.n_basis else 0.0
             apart = a * (2.0 * width * c**2 + 0.7 * c**3)
             algebra += min(apart, width**2 * c + 9.0 * width**3) + a * width * c * v
-        refits += _TRAINING + a * _TRAINING / 3
         algebra += one.operations + a * 1e6
     scale = workload.n_folds / len(sets)
     if solver == "dual":
@@ -409,6 +406,33 @@ def refitting_is_cheaper(
     else:
         refits, shared = scale * refits, _gram(workload, width) + 2 * m * width**2 + _spectrum(width)
     return refits < scale * algebra + (0.0 if factorised else shared)
+
+
+def one_inverse_is_cheaper(workload: Workload, solver: str, n_sets: int, n_left: int) -> bool:
+    """Whether sets of ``n_left`` rows, which all leave alike, are held out from one m × m inverse for each alpha.
+
+    Examples
+    --------
+    >>> rows = Workload("pairs", 200, None, linear=False)
+    >>> one_inverse_is_cheaper(rows, "dual", 2, 2), one_inverse_is_cheaper(rows, "dual", 1000, 2)
+    (False, True)
+    """
+    m, a = workload.n_rows, workload.n_alphas
+    width = m if solver == "dual" else workload.n_features or 0
+    small = 1e4 + (2.0 * n_left) ** 3
+    refit = _operations_of_refit(workload, solver, width, m - n_left, 1)
+    return _kernel(workload) + a * (5.0 * m**3 + _TRAINING + n_sets * small) < n_sets * refit
+
+
+def _operations_of_refit(workload: Workload, solver: str, width: int, rest: int, n_outputs: int) -> float:
+    """Operations of training on ``rest`` rows at every alpha."""
+    m, a, v = workload.n_rows, workload.n_alphas, n_outputs
+    operations = _TRAINING + a * _TRAINING / 3
+    if solver == "dual":
+        once = 0.0 if workload.closed_half else 2.5 * rest**3
+        return operations + once + a * (rest**3 / 3 + rest**2 * (2 * v + 10))
+    operations += _gram(workload, width) * rest / m + a * (width**3 / 3 + 2 * width**2 * v)
+    return operations + (3.0 * m * width**2 if workload.n_basis else 0.0)
 
 
 def _gram(workload: Workload, width: int) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse as sp
 
 from ..comparisons.grouping import Groups, encode_queries
+from ..comparisons.inputs import surv
 
 
 class NumberedNames(Sequence[str]):
@@ -79,6 +80,8 @@ class RankingData:
         Labels of dependent rows (patients, documents), as ``groups`` of the learners.
     cluster : str or None
         The column that these came from.
+    events : ndarray of bool of shape (m,), or None
+        Where y holds censored times: whether the event was seen at each of them.
 
     Examples
     --------
@@ -97,9 +100,15 @@ class RankingData:
     weight: np.ndarray | None = None
     clusters: np.ndarray | None = None
     cluster: str | None = None
+    events: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.X.shape[0]
+
+    @property
+    def known(self) -> np.ndarray | None:
+        """What learners and metrics take as y: the targets, or times and events as one structured array."""
+        return self.y if self.y is None or self.events is None else surv(self.y, self.events)
 
     @cached_property
     def groups(self) -> Groups:
@@ -119,7 +128,7 @@ class RankingData:
         queries = "one ranking" if self.qid is None else _count(self.n_queries, "query", "queries")
         layout = "sparse" if sp.issparse(self.X) else "dense"
         shape = f"{_count(self.X.shape[1], 'feature')} ({layout} {self.X.dtype})"
-        return f"{_count(len(self), 'row')} in {queries}, {shape}, {_targets(self.y)}"
+        return f"{_count(len(self), 'row')} in {queries}, {shape}, {_targets(self.y, self.events)}"
 
     def summary(self) -> str:
         """What there is, in a few lines.
@@ -144,7 +153,7 @@ class RankingData:
             "rows": f"{len(self):,}",
             "queries": self._describe_queries(),
             "features": self._describe_features(),
-            "targets": _describe_targets(self.y),
+            "targets": _describe_targets(self.y) if self.events is None else _targets(self.y, self.events),
             "names": "no item names" if self.item_names is None else f"items such as {self.item_names[0]!r}",
         }
 
@@ -173,10 +182,14 @@ def _count(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def _targets(y: np.ndarray | None) -> str:
+def _targets(y: np.ndarray | None, events: np.ndarray | None = None) -> str:
     if y is None:
         return "no targets"
     known = y[~np.isnan(y)]
+    if events is not None:
+        return (
+            f"times {known.min():g} to {known.max():g}, {_count(int(np.count_nonzero(events)), 'event')} seen"
+        )
     many = f"{y.shape[1]} targets" if y.ndim == 2 else "targets"
     return f"{many} {known.min():g} to {known.max():g}" if known.size else f"{many} not known"
 
@@ -219,6 +232,8 @@ class TableData:
         Which rows of the file remain, where others were left out.
     left_out : str
         Which those were, and why.
+    events : ndarray of bool of shape (m,), or None
+        Where y holds censored times: whether the event was seen at each of them.
     """
 
     columns: dict[str, np.ndarray]
@@ -233,6 +248,7 @@ class TableData:
     place: Any = str  # a function of the row number
     kept: np.ndarray | None = None
     left_out: str = ""
+    events: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -259,7 +275,8 @@ class TableData:
         """What there is, in one line."""
         n_queries = encode_queries(self.qid, len(self)).n_groups
         queries = "one ranking" if self.qid is None else _count(n_queries, "query", "queries")
-        return f"{_count(len(self), 'row')} in {queries}, {_count(len(self.columns), 'column')}, {_targets(self.y)}"
+        targets = _targets(self.y, self.events)
+        return f"{_count(len(self), 'row')} in {queries}, {_count(len(self.columns), 'column')}, {targets}"
 
     def encode(self, kinds: Mapping[str, Any] | None = None) -> RankingData:
         """Numbers for a learner, by a new `preflearn.preprocessing.TableEncoder`.
@@ -280,8 +297,9 @@ class TableData:
         X = encoder.fit_transform(self.columns)
         names = encoder.get_feature_names_out().tolist()
         return RankingData(
-            X, self.y, self.qid, names, self.item_names, self.source, encoder, self.columns, self.weight
-        )
+            X, self.y, self.qid, names, self.item_names, self.source, encoder, self.columns, self.weight,
+            events=self.events,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)

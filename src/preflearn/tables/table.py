@@ -23,6 +23,7 @@ from .cells import (
     is_missing,
     number_style,
     parse_numbers,
+    parse_times,
     refuse,
     truth_values,
     whole_number,
@@ -422,6 +423,7 @@ class _TableReader:
         n_read = y.size - strange.size - missing.size
         if strange.size:
             expected = "targets are numbers, higher is better" + _as_grades(rows.columns[name])
+            expected += _as_durations([str(rows.columns[name][row]) for row in strange.tolist()])
             what = ("value that is neither a number nor yes/no", "values that are neither numbers nor yes/no")
             if all(_is_whole(rows.columns[name][row]) for row in strange.tolist()):
                 what = ("number that is too large", "numbers that are too large")
@@ -498,6 +500,13 @@ def _as_grades(column: np.ndarray) -> str:
         return ""
     grades = ", ".join(map(str, range(len(words))))
     return f". Write {grades} for {', '.join(map(clip, words))}, in their order from worst to best"
+
+
+def _as_durations(texts: list[str]) -> str:
+    """What to write for dates."""
+    if np.isnan(parse_times(texts, True)).any():
+        return ""
+    return ". These are dates: write the time since the start of each row as a number, in days for example"
 
 
 def _is_whole(value: Any) -> bool:

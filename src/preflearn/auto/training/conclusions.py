@@ -27,8 +27,10 @@ from ...comparisons.grouping import positions_in_groups
 from ...metrics.by_query import predict_scores
 from ...metrics.single_columns import SingleColumn, leak_question, order_alone, suspicious
 from ...model_selection import learning_curve
+from ...model_selection._performance import C_INDEX
 from ...report.contents import (
     BEST_FEATURE,
+    LONGEST_NAME,
     SHOWN_FEATURES,
     Baseline,
     Curve,
@@ -87,7 +89,8 @@ def _how_good(estimate: Estimate, unit: str) -> str:
     share = f"{100 * estimate.value:.1f} % (95 % interval {low:.1f} to {high:.1f})"
     if unit == "preference":
         return f"Of preferences it has not seen, the model gets {share} right"
-    return f"Of the pairs of {new}, the model puts {share} in the right order"
+    known = " of which it is known who lived longer" if estimate.measure == C_INDEX else ""
+    return f"Of the pairs of {new}{known}, the model puts {share} in the right order"
 
 
 def _than_what(report: TrainingReport) -> str:
@@ -99,7 +102,9 @@ def _than_what(report: TrainingReport) -> str:
     text = _against(best, report.estimate)
     single = next((row for row in others if row.name == BEST_FEATURE), None)
     if single is not None and single is not best:
-        text += f"; the {single.label} gets {100 * single.value:.1f} %"
+        text += (
+            f"; the {single.label}, chosen without the rows that it orders, gets {100 * single.value:.1f} %"
+        )
     return text
 
 
@@ -399,7 +404,8 @@ def _queries(problem: RankingProblem, learned: Any, report: TrainingReport) -> t
     for which, unit in chosen.items():
         rows = units.rows(unit)
         if rows.size <= _EXPLAINED_ROWS:
-            found.append(_shown(problem, learned, rows, str(report.labels[unit]), which, report.values[unit]))
+            label = clipped(str(report.labels[unit]), LONGEST_NAME)
+            found.append(_shown(problem, learned, rows, label, which, report.values[unit]))
     return tuple(found)
 
 
@@ -410,14 +416,15 @@ def _shown(
     last = learned[-1] if isinstance(learned, Pipeline) and len(learned) == 1 else learned
     scores = np.asarray(predict_scores(last, X, codes))
     ranks = positions_in_groups(scores, one_group(rows.size))
-    names = problem.data.item_names
+    names, targets = problem.data.item_names, problem.data.y
+    assert targets is not None
     items = []
     for place in np.argsort(-scores, kind="stable")[:_SHOWN_ITEMS].tolist():
         why = explain(last, X, qid=codes, row=place, feature_names=problem.feature_names)
         reasons = _reasons(problem, why, int(rows[place]))
         row = int(rows[place])
         name = f"row {row + 1}" if names is None else str(names[row])
-        items.append(ShownItem(int(ranks[place]), name, float(problem.y[row]), float(scores[place]), reasons))
+        items.append(ShownItem(int(ranks[place]), name, float(targets[row]), float(scores[place]), reasons))
     return ShownQuery(label, which, float(value), tuple(items), rows.size)
 
 

@@ -110,6 +110,13 @@ def choose_learner(options: TrainingOptions, data: RankingData | None = None) ->
     reason : str
         Why there are no candidates; empty where that goes without saying.
     """
+    if options.learner is Learner.rls and data is not None and data.events is not None:
+        raise InputError(
+            f"{data.source}: RLS is regression on the targets, and {{argument}} says only who outlived whom",
+            Remedy("learner", "rankrls"),
+            Remedy("learner", "ranksvm"),
+            argument="event",
+        )
     if options.learner is not Learner.auto:
         return options, ""
     single = replace(options, learner=Learner.rankrls, time_limit=None)

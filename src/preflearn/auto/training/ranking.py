@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 
 from ... import RLS, RLSCV, RankRLS, RankRLSCV, RankSVM, RankSVMCV
 from ...comparisons import Groups, encode_queries
+from ...comparisons.inputs import NOBODY_OUTLIVED, order_of, refuse_few_events
 from ...errors import InputError, Remedy, shortened
 from ...metrics import concordance, ndcg
 from ...metrics.single_columns import best_feature_scores
@@ -30,9 +31,21 @@ from ...model_selection._intervals import (
     interval_over_queries,
     mean_interval,
 )
+from ...model_selection._performance import C_INDEX
 from ...model_selection.conformal import StoredSets
-from ...report.contents import BEST_FEATURE, AlphaPath, Baseline, Choice, Estimate, Roc, SetSizes
-from ...report.displays import QueryRocDisplay
+from ...report.contents import (
+    BEST_FEATURE,
+    LONGEST_NAME,
+    AlphaPath,
+    Baseline,
+    Choice,
+    Estimate,
+    Roc,
+    SetSizes,
+    Survival,
+)
+from ...report.displays import QueryRocDisplay, SurvivalDisplay
+from ...shown_tables import clipped
 from ...squared.routes import Workload, choose_route
 from ...tables.data import RankingData
 from .options import Learner, TrainingOptions
@@ -159,7 +172,10 @@ class RankingProblem:
         assert data.y is not None
         self.data = data
         self.options, self.why_single = choose_learner(options, data)
-        self.y, self.X, self.feature_names = data.y, data.X, data.feature_names
+        # y as learners and metrics take it; the order of its rows, the higher the better, as numbers.
+        self.y: Any = data.known
+        self.order = order_of(data.known)
+        self.X, self.feature_names = data.X, data.feature_names
         self.steps: list[tuple[str, Any]] = [] if data.encoder is None else [("table", data.encoder)]
         self.ready: Choice | None = None
         if options.within_queries:
@@ -283,6 +299,17 @@ class RankingProblem:
         """Concordance in each query or fold; NaN where there is no pair."""
         return concordance(self.y, scores, self.division.units, per_query=True).values
 
+    @property
+    def measure(self) -> str:
+        """What the share of pairs in the right order is called."""
+        if self.data.events is not None:
+            return C_INDEX
+        return "AUC" if self.division.unit == "fold" and self.has_two_classes else "concordance"
+
+    @property
+    def has_two_classes(self) -> bool:
+        return self.data.events is None and np.unique(self.order).size == 2
+
     # ---------------------------------------------------------------------------------------- the estimate
 
     def estimate(self, prepared: Preparation, chosen: Chosen) -> tuple[Estimate, Roc | None]:
@@ -296,7 +323,7 @@ class RankingProblem:
 
     def sets_of(self, scores: np.ndarray) -> SetSizes | None:
         """Of held-out scores; NaN for rows without one."""
-        if self.division.unit != "query":
+        if self.division.unit != "query" or self.data.events is not None:
             return None
         return set_sizes(
             scores, self.y, self.division.units, with_scale=self.division.exact, together=self.units
@@ -310,10 +337,11 @@ class RankingProblem:
         if clusters is not None:
             independent = f"{clusters.n_groups} groups of queries"
         interval = interval_over_queries(
-            held_out.values, self.y, held_out.scores, fitted, queries, clusters=clusters
-        )[1]
+            held_out.values, self.order, held_out.scores, fitted, queries, clusters=clusters,
+            events=self.data.events,
+        )[1]  # fmt: skip
         return Estimate(
-            "concordance",
+            self.measure,
             float(values.mean()),
             interval,
             f"{self.division.sentence}; the value is the mean over {counted}.",
@@ -354,18 +382,19 @@ class RankingProblem:
                 f" {self.counted_groups}, {len(self.data):,} rows: no group is on both sides of a split."
             )
         self._estimated = found.value
-        return Estimate(found.measure, found.value, found.interval, sentence, found.interval_method), roc
+        return Estimate(self.measure, found.value, found.interval, sentence, found.interval_method), roc
 
     def _performance(
         self, learner: Learner, X: Any, kernel: dict[str, Any], alpha: float
     ) -> PerformanceEstimate:
         """Of one ranking: leave-pair-out where there are few rows, stratified folds beyond."""
         y = self.y
-        counts = np.unique(y, return_counts=True)[1]
-        two_classes = counts.size == 2 and counts.min() >= 4
+        counts = np.unique(self.order, return_counts=True)[1]
+        two_classes = self.has_two_classes and counts.min() >= 4
         small = learner is not Learner.ranksvm and y.size <= _LEAVE_PAIR_OUT_ROWS
-        method = "leave-pair-out" if small else "averaged"
-        options: dict[str, Any] = {"method": method, "random_state": self.options.seed, "groups": self.units}
+        options: dict[str, Any] = {"random_state": self.options.seed, "groups": self.units}
+        if self.data.events is None:  # of censored times every pair is a training of its own
+            options["method"] = "leave-pair-out" if small else "averaged"
         if not small:
             most = [int(counts.min())] if two_classes else []
             most += [] if self.units is None else [self.units.n_groups]
@@ -375,7 +404,7 @@ class RankingProblem:
 
     def roc_over_units(self, held_out: HeldOutScores) -> Roc | None:
         """The mean curve over units, where there are two classes."""
-        if np.unique(self.y).shape[0] != 2:
+        if not self.has_two_classes:
             return None
         display = QueryRocDisplay.of_predictions(self.y, held_out.scores, self.division.units.codes)
         units = self.division.plural
@@ -441,7 +470,7 @@ class RankingProblem:
         same = {
             Learner.rls: (Learner.rankrls, "RankRLS, same kernel"),
         }.get(self.options.learner, (Learner.rls, "RLS, same kernel (regression)"))
-        others = {same[1]: (same[0], prepared.X, prepared.kernel)}
+        others = {} if self.data.events is not None else {same[1]: (same[0], prepared.X, prepared.kernel)}
         if not prepared.is_linear:
             others["RankRLS, linear kernel"] = (Learner.rankrls, prepared.scaled, {"kernel": "linear"})
         found = {}
@@ -474,7 +503,7 @@ class RankingProblem:
 
     def _ndcg(self, scores: np.ndarray) -> tuple[float, float, float] | None:
         """Held-out NDCG@10 with its interval over queries; None where it is not defined."""
-        if self.division.unit != "query" or self.y.min() < 0:
+        if self.division.unit != "query" or self.data.events is not None or self.y.min() < 0:
             return None
         values = ndcg(self.y, scores, self.division.units, k=10, per_query=True).values
         values = values[~np.isnan(values)]
@@ -483,7 +512,8 @@ class RankingProblem:
         return (float(values.mean()), *mean_interval(values)[1])
 
     def comparisons(self) -> dict[str, Any]:
-        return {"y": self.y, "qid": self.data.qid, "max_rows": SHUFFLED_ROWS}
+        labels = {"qid": self.data.qid, "groups": self.data.clusters}
+        return {"y": self.y, "max_rows": SHUFFLED_ROWS, **labels}
 
     def describe(self, chosen: Chosen) -> dict[str, Any]:
         counts = {"rows": len(self.data)}
@@ -502,15 +532,36 @@ class RankingProblem:
                 "targets": facts["targets"],
             },
             "unit": self.division.unit,
+            "survival": None if self.data.events is None else self._survival(chosen.held_out),
             "ndcg": self._ndcg(chosen.held_out.scores),
             "labels": self.division.labels,
             "values": chosen.held_out.values,
             "sizes": self.division.units.counts,
         }
 
+    def _survival(self, held_out: HeldOutScores) -> Survival | None:
+        """The thirds of each held-out unit by its held-out scores."""
+        codes = self.division.units.codes
+        if not held_out.defined.size:
+            return None
+        rows = np.flatnonzero(~np.isnan(held_out.values)[codes])
+        found = SurvivalDisplay.of_predictions(self.y[rows], held_out.scores[rows], codes[rows])
+        units = "stratum" if self.division.unit == "query" else "held-out fold"
+        text = (
+            f"Each {units} is divided into thirds by predictions of models that were trained without it. Log-rank test "
+            f"of equally long lives: p = {found.pvalue:.2g}; since the models share training rows it is rather too "
+            "small where there is little to find, and the interval of the C-index says more. Calibration is left out: "
+            "a ranking says who lives longer, and predicts no probabilities."
+        )
+        return Survival(
+            found.names, found.counts, found.events, found.medians, found.times, found.survival, found.pvalue, text
+        )  # fmt: skip
+
 
 def _listed(names: list[str]) -> str:
-    return f"numbered 1 to {len(names):,}" if names[0].isdigit() else shortened(names)
+    if names[0].isdigit():
+        return f"numbered 1 to {len(names):,}"
+    return shortened([clipped(one, LONGEST_NAME) for one in names])
 
 
 def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
@@ -533,13 +584,18 @@ def _checks_of_interval(values: np.ndarray, seed: int) -> tuple[Choice, ...]:
 
 def check_ranking(data: RankingData) -> list[str]:
     """Refuse data that nothing can be learned from; return notes about the rest."""
-    y, notes = data.y, []
+    y, notes = data.y, list[str]()
     assert y is not None
     if len(data) < 4:
         raise InputError(
             f"{data.source}: {len(data)} rows are too few to learn from and hold out: expected 4 or more"
         )
-    if (y == y[0]).all():
+    if data.events is not None:
+        try:
+            refuse_few_events(data.events)
+        except ValueError as error:
+            raise ValueError(f"{data.source}: {error}") from error
+    elif (y == y[0]).all():
         digits = " in the 16 digits that are read" if abs(y[0]) >= 2.0**53 else ""
         advice = ". If they differ beyond these, subtract what they have in common" if digits else ""
         raise InputError(
@@ -553,7 +609,9 @@ def check_ranking(data: RankingData) -> list[str]:
             Remedy("query", purpose="and another column"),
         )
     groups = data.groups
-    tied = _spread(y[:, None], groups)[:, 0] == 0
+    tied = np.isnan(concordance(data.known, np.zeros(len(data)), groups, per_query=True).values)
+    if tied.all() and data.events is not None:
+        raise ValueError(f"{data.source}: {NOBODY_OUTLIVED}")
     if tied.all():
         alone = bool((groups.counts == 1).all())
         what = "every query has one row" if alone else "the targets of every query are tied"
@@ -566,7 +624,12 @@ def check_ranking(data: RankingData) -> list[str]:
         )
     if tied.any():
         notes.append(
-            f"{int(tied.sum())} of {groups.n_groups} queries without a pair to order: all their targets are tied."
+            f"{int(tied.sum())} of {groups.n_groups} queries without a pair to order: "
+            + (
+                "all their targets are tied."
+                if data.events is None
+                else "nobody is known to have outlived another."
+            )
         )
     return notes + _check_features(data, groups)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,9 +13,16 @@ from sklearn.pipeline import Pipeline
 
 from ... import AutoRanker, __version__
 from ...comparisons import encode_queries
+from ...comparisons.inputs import read_times
 from ...model_selection._folds import part_of
-from ...model_selection._intervals import interval_of_one_ranking, optimism_inside, placement_values
+from ...model_selection._intervals import (
+    interval_of_one_ranking,
+    optimism_inside,
+    placement_values,
+    scarce_labels,
+)
 from ...model_selection._tally import tally_scores
+from ...progress import Stages
 from ...report.contents import (
     BEST_FEATURE,
     AlphaPath,
@@ -28,9 +36,11 @@ from ...report.contents import (
     TrainingReport,
 )
 from ...report.inspection.explanation import model_rows
+from ...shown_tables import clipped
 from ...tables.data import RankingData
 from .conclusions import (
     LEVEL,
+    LONGEST_NAME,
     SHOWN_FEATURES,
     InputColumns,
     Problem,
@@ -246,11 +256,13 @@ class Candidates:
     def fit(self, tell: Callable[[str], None]) -> AutoRanker | None:
         """The model; None where too few rows can be compared for an honest choice among candidates."""
         problem, options = self.problem, self.problem.options
-        tell("trying candidates of different kinds")
+        stage = "trying candidates of different kinds"
+        tell(stage)
         model: Any = AutoRanker(
             time_limit=options.time_limit, random_state=options.seed, verbose=int(options.verbose)
         )
-        with warnings.catch_warnings():
+        told = nullcontext() if options.verbose else Stages.told_to(lambda text: tell(f"{stage}: {text}"))
+        with warnings.catch_warnings(), told:
             warnings.filterwarnings("ignore", message="best_score_ is NaN")
             model.fit(problem.X, problem.y, qid=problem.data.qid, groups=problem.units)
         model.set_params(verbose=0)
@@ -275,6 +287,8 @@ class Candidates:
         self.held_out = HeldOutScores(scores, values)
         self.model = model
         self.board = LeaderboardTable.of(model.leaderboard_, self._about_leaderboard())
+        if problem.data.events is not None:
+            self.board = replace(self.board, scoring=problem.measure)
 
     def estimate(self) -> tuple[Estimate, Roc | None]:
         problem = self.problem
@@ -287,10 +301,11 @@ class Candidates:
         return self._estimate, roc
 
     def _estimate_over_folds(self) -> Estimate:
-        y, n_folds = self.problem.y[self.seen], np.count_nonzero(~np.isnan(self.held_out.values))
-        folds = encode_queries(self.problem.division.units.codes[self.seen], y.size)
-        tally = tally_scores(y, self.held_out.scores[self.seen], folds)
-        division, two_classes = self.problem.division, np.unique(y).size == 2
+        order, events = self.problem.order[self.seen], self.problem.data.events
+        events = None if events is None else events[self.seen]
+        n_folds, division = np.count_nonzero(~np.isnan(self.held_out.values)), self.problem.division
+        folds = encode_queries(division.units.codes[self.seen], order.size)
+        tally = tally_scores(order, self.held_out.scores[self.seen], folds, events=events)
         what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
         if division.one_part:
             what = f"inside {n_folds} folds of the held-out part. {division.sentence}."
@@ -300,11 +315,11 @@ class Candidates:
                 f" {self.problem.counted_groups}, {len(self.problem.data):,} rows: no fold divides a group."
             )
         fitted = self.model.predict(self.problem.X)[self.seen]
-        lost = optimism_inside(y, self.held_out.scores[self.seen], fitted, folds.codes)
+        lost = optimism_inside(order, self.held_out.scores[self.seen], fitted, folds.codes)
         return Estimate(
-            "AUC" if two_classes else "concordance",
+            self.problem.measure,
             tally.share,
-            interval_of_one_ranking(tally, y, lost, owners)[1],
+            interval_of_one_ranking(tally, scarce_labels(order, events), lost, owners)[1],
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
             placement_values(owners),
         )
@@ -313,10 +328,13 @@ class Candidates:
         return self.problem.sets_of(np.where(self.seen, self.held_out.scores, np.nan))
 
     def _about_leaderboard(self) -> str:
+        ahead = self.model.leaderboard_.ahead
+        here = f" (here by {ahead})" if ahead else ""
         text = (
             "Every candidate was scored on the same held-out folds, with settings chosen on the other folds. The model "
-            "is their combination, or the best or simplest of them where that orders held-out rows better; its own "
-            "figure is that of the whole procedure, choices included."
+            "is their combination, unless the best of them is ahead by more than one standard error over the folds"
+            f"{here}, or the linear one or a single feature is ahead at all. The figure of the model is that of this "
+            "whole procedure, choices included, so that a candidate may stand above it."
         )
         if self.is_extended:
             text = (
@@ -449,7 +467,7 @@ class Candidates:
                 f"The interval is {high - low:.2f} wide. Four times as many {unit} with known targets would halve it."
             )
         if division.unit == "query" and self.held_out.defined.size > 1:
-            worst = division.labels[int(np.nanargmin(self.held_out.values))]
+            worst = clipped(str(division.labels[int(np.nanargmin(self.held_out.values))]), LONGEST_NAME)
             steps.append(
                 f"Look at the queries that come out worst, {worst} first: preflearn.inspection.explain shows which "
                 "features put an item where it is."
@@ -472,15 +490,15 @@ def report_of(model: AutoRanker, X: Any, y: Any, qid: Any, groups: Any, title: s
             "There is no honest figure to report: best_score_ is NaN, which fit has warned about."
         )
     found = model_rows(model, X)
-    encoder = model.encoder_
+    encoder, (times, events) = model.encoder_, read_times(y, None)
     names = found.names if encoder is None else [str(one) for one in encoder.get_feature_names_out()]
     columns = None
     if encoder is not None and hasattr(encoder, "feature_names_in_"):
         columns = {name: _column(X, name) for name in encoder.encoders_}
     data = RankingData(
-        np.asarray(found.Z), np.asarray(y, dtype=np.float64), None if qid is None else np.asarray(qid), names,
+        np.asarray(found.Z), np.asarray(times, dtype=np.float64), None if qid is None else np.asarray(qid), names,
         source="the training data", encoder=encoder, columns=columns,
-        clusters=None if groups is None else np.asarray(groups),
+        clusters=None if groups is None else np.asarray(groups), events=events,
     )  # fmt: skip
     problem = RankingProblem(data, TrainingOptions(learner=Learner.auto, time_limit=model.time_limit))
     problem.title = title

@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
-from ...comparisons.inputs import read_pairs, read_per_pair
+from ...comparisons.censored import lived_longer
+from ...comparisons.inputs import read_pairs, read_per_pair, read_times
 from ...losses.order_program import Statements
 from ...numerics.memory import require_memory
 
@@ -331,6 +332,7 @@ def pairs_from_scores(
     scores: Any,
     threshold: float = 0.0,
     *,
+    event: Any = None,
     n: int | None = None,
     rows: Any = None,
     margin: float = 0.0,
@@ -345,6 +347,9 @@ def pairs_from_scores(
         For example the decision function of a classifier trained on other data.
     threshold : float, default=0
         How confident the proxy must be.
+    event : array-like of bool, shape (m,), optional
+        The scores are censored times, as in the fit of `RankRLS`: a row is preferred to those whose event was seen and
+        that it is known to have outlived. Without threshold and weight="gap": by how much is not known.
     n : int, optional
         This many of the pairs (or all, if there are fewer), drawn at random without replacement; None takes all.
     rows : array-like of int, optional
@@ -367,13 +372,24 @@ def pairs_from_scores(
     --------
     >>> pairs_from_scores([0.1, 0.9, 0.2], 0.25).pairs.tolist()
     [[1, 0], [1, 2]]
+    >>> pairs_from_scores([3.0, 5.0, 7.0], event=[True, False, True]).pairs.tolist()
+    [[1, 0], [2, 0]]
     """
+    scores, events = read_times(scores, event)
     values, numbers = _values_of_rows("scores", scores, rows)
     threshold = _nonnegative("threshold", threshold)
+    if events is not None:
+        if threshold or weight == "gap":
+            raise ValueError(
+                "threshold and weight='gap' need to know by how much one row outlived another, which event leaves "
+                "open: leave them out."
+            )
+        values = lived_longer(values, events[numbers]).astype(float)
     order = np.argsort(values, kind="stable")
     ascending = values[order]
-    # The row at position t of the ascending order beats the first beaten[t] rows.
-    beaten = np.searchsorted(ascending, ascending - threshold, side="left")
+    lower = order if events is None else order[events[numbers[order]]]
+    # The row at position t of the ascending order beats the first beaten[t] rows of the lower ones.
+    beaten = np.searchsorted(values[lower], ascending - threshold, side="left")
     total = int(beaten.sum())
     if n is None:
         require_memory(
@@ -390,9 +406,9 @@ def pairs_from_scores(
     ends = np.cumsum(beaten)
     better = np.searchsorted(ends, chosen, side="right")
     worse = chosen - (ends[better] - beaten[better])
-    pairs = numbers[order[np.column_stack([better, worse])]]
+    pairs = numbers[np.column_stack([order[better], lower[worse]])]
     by_rows = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    gap = (ascending[better] - ascending[worse])[by_rows]
+    gap = (ascending[better] - values[lower[worse]])[by_rows]
     return Preferences(pairs[by_rows], margin, _weight_of(weight, gap))
 
 

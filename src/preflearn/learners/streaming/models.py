@@ -140,7 +140,10 @@ class OnePassSearch:
         search.best_kernel_, search.kernel_scores_ = {}, None
         search.alpha_, search.best_score_ = float(search.alphas_[choice]), float(search.cv_scores_[choice])
         search.__dict__.pop("cv_predictions_", None)
-        search._forget_choice()
+        search._forget_choice(
+            "training in parts keeps sums instead of held-out predictions. Leave whole queries out of the parts and "
+            "use preflearn.model_selection.evaluate_scores on them."
+        )
         warn_at_edge(search.alphas_, search.cv_scores_, choice)
         set_solution(plain, statistics, recipe, single, search.alpha_, {**info, "folds": self.n_folds})
         search._adopt(plain)

@@ -390,6 +390,15 @@ class Source:
     finite: bool = False
 
 
+def refuse_groups(reading: dict[str, Any]) -> None:
+    """Which queries share groups is not known before the last part."""
+    if "groups" in reading:
+        raise ValueError(
+            "fit_stream holds out whole queries as they come, which groups across queries would divide: make the "
+            "groups the queries, or use fit(X, y, groups=...) on rows in memory."
+        )
+
+
 def as_source(chunks: Any, reading: dict[str, Any], *, verbose: bool) -> Source:
     """Recognise a source of chunks.
 
@@ -401,6 +410,7 @@ def as_source(chunks: Any, reading: dict[str, Any], *, verbose: bool) -> Source:
     verbose : bool
         Whether reading files shows a progress bar.
     """
+    refuse_groups(reading)
     if are_paths(chunks):
         return _files(chunks, reading, verbose)
     if reading:

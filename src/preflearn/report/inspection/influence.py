@@ -27,7 +27,9 @@ from ...metrics.by_query import wants_qid
 from ...shown_tables import ShownTable, align_columns, shows_itself
 from .explanation import ModelRows, count_rows, model_rows, take_rows
 
-_Measure = Callable[[np.ndarray], np.ndarray]
+# The values of queries or preferences, from scores and the rows or preferences that are looked at (all of them).
+_Measure = Callable[..., np.ndarray]
+_MOST_BLOCKS = 30
 
 
 @shows_itself
@@ -41,15 +43,14 @@ class FeatureInfluence:
     values : ndarray of shape (n,)
         Concordance lost when the feature is shuffled, the mean over shuffles.
     intervals : ndarray of shape (n, 2)
-        95 %, by Student's t over queries (or preferences). Where all rows are one ranking, over 5 to 30 random blocks
-        of them: what is lost inside a block estimates the same as what is lost among all rows. NaN where there is only
-        one.
+        95 %, by Student's t over queries (or preferences). Where all rows are one ranking, or with groups, by the
+        jackknife over at most 30 random blocks of whole groups (or rows). NaN where there is only one.
     concordance : float
         Of the unshuffled rows.
     n_rows, n_repeats : int
         Rows that were measured, and shuffles of each feature.
-    over : {"queries", "preferences", "blocks of rows"}
-        What the intervals are taken over.
+    over : str
+        What the intervals are taken over, such as "queries" or "60 groups in 30 blocks".
     """
 
     names: list[str]
@@ -105,6 +106,7 @@ def feature_influence(
     *,
     qid: Any = None,
     pairs: Any = None,
+    groups: Any = None,
     n_repeats: int = 10,
     max_rows: int | None = None,
     features: Sequence[int] | None = None,
@@ -125,6 +127,9 @@ def feature_influence(
         The query of each row; without it all rows are one ranking.
     pairs : int array-like of shape (l, 2), optional
         Instead of y: row ``pairs[k, 0]`` is preferred to row ``pairs[k, 1]``.
+    groups : array-like of shape (m,), optional
+        Labels of dependent rows (patients, documents), which the intervals then count; with ``pairs`` of shape (l,),
+        those of the preferences (judges).
     n_repeats : int, default=10
         Shuffles of each feature.
     max_rows : int, optional
@@ -172,28 +177,36 @@ def feature_influence(
     if pairs is not None:
         if qid is not None or max_rows is not None:
             raise ValueError("pairs compare rows directly: leave out qid and max_rows.")
-        groups, measure, over = encode_queries(None, n_rows), _share_of_pairs(pairs), "preferences"
+        within, measure, over = encode_queries(None, n_rows), _share_of_pairs(pairs), "preferences"
+        units = None if groups is None else encode_queries(groups, len(pairs))
     else:
-        groups, over = encode_queries(qid, n_rows), "blocks of rows" if qid is None else "queries"
-        rows = _sample(groups, max_rows, random, whole=wants_qid(model))
-        X, groups = take_rows(X, rows), encode_queries(groups.codes[rows], rows.size)
-        measure = (_concordance_of_blocks if qid is None else _concordance_of_queries)(
-            np.asarray(y)[rows], groups
-        )
+        within, over = encode_queries(qid, n_rows), "rows" if qid is None else "queries"
+        units = None if groups is None else encode_queries(groups, n_rows)
+        rows = _sample(within, max_rows, random, whole=wants_qid(model))
+        X, within = take_rows(X, rows), encode_queries(within.codes[rows], rows.size)
+        if units is not None:
+            units = encode_queries(units.codes[rows], rows.size)
+        elif qid is None:
+            units = Groups(np.arange(rows.size), rows.size)
+        measure = _concordance_of_queries(np.asarray(y)[rows], within)
+    if units is not None:
+        n_blocks = min(units.n_groups, _MOST_BLOCKS)
+        over = f"{units.n_groups:,} {over if groups is None else 'groups'} in {n_blocks} blocks"
+        measure = _jackknifed(measure, units, n_blocks)
     found = model_rows(model, X, feature_names)
-    whole = measure(found.predict(found.Z, groups.codes))
+    whole = measure(found.predict(found.Z, within.codes))
     chosen = range(len(found.names)) if features is None else _read_features(features, found.names)
-    losses = np.stack([_losses(found, k, groups, measure, whole, n_repeats, random) for k in chosen])
+    losses = np.stack([_losses(found, k, within, measure, whole, n_repeats, random) for k in chosen])
     trials = losses.mean(axis=1)
     # The first of these values is that of all rows, and the others are those of blocks.
-    values = trials[:, 0] if over == "blocks of rows" else trials.mean(axis=1)
-    trials = trials[:, 1:] if over == "blocks of rows" else trials
+    values = trials.mean(axis=1) if units is None else trials[:, 0]
+    trials = trials if units is None else trials[:, 1:]
     return FeatureInfluence(
         [found.names[k] for k in chosen],
         values,
         _intervals(values, trials),
-        float(whole[0] if over == "blocks of rows" else whole.mean()),
-        groups.n_rows,
+        float(whole.mean() if units is None else whole[0]),
+        within.n_rows,
         n_repeats,
         over,
     )
@@ -227,33 +240,35 @@ def _read_features(features: Sequence[int | str], names: list[str]) -> list[int]
 def _concordance_of_queries(y: np.ndarray, groups: Groups) -> _Measure:
     """Concordance in each query that has a pair to order."""
 
-    def measure(scores: np.ndarray) -> np.ndarray:
-        found = concordance(y, scores, groups, per_query=True).values
+    def measure(scores: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+        found = concordance(y[rows], scores[rows], groups.codes[rows], per_query=True).values
         return found[~np.isnan(found)]
 
-    if not measure(y).size:
+    if not measure(np.zeros(groups.n_rows)).size:
         raise ValueError("y is constant in every query: there is no pair to order.")
-    return measure
-
-
-def _concordance_of_blocks(y: np.ndarray, groups: Groups) -> _Measure:
-    """Concordance of all rows, then that of each random block of them that has a pair to order."""
-    n_rows = y.shape[0]
-    n_blocks = min(30, max(5, n_rows // 30))
-    every = _concordance_of_queries(y, groups)
-    blocks = encode_queries(np.random.default_rng(0).permutation(n_rows) % n_blocks, n_rows)
-
-    def measure(scores: np.ndarray) -> np.ndarray:
-        found = concordance(y, scores, blocks, per_query=True).values
-        return np.r_[every(scores), found[~np.isnan(found)]]
-
     return measure
 
 
 def _share_of_pairs(pairs: Any) -> _Measure:
     """1 for each preference in the right order, 1/2 for a tie."""
     first, second = np.asarray(pairs).T
-    return lambda scores: 0.5 + 0.5 * np.sign(scores[first] - scores[second])
+    return lambda scores, rows=slice(None): 0.5 + 0.5 * np.sign(scores[first[rows]] - scores[second[rows]])
+
+
+def _jackknifed(measure: _Measure, units: Groups, n_blocks: int) -> _Measure:
+    """The mean of a measure, then for each of B blocks of units B times it minus B - 1 times that without the block.
+
+    Their mean is about that of all, and they spread as independent values would.
+    """
+    block = (np.random.default_rng(0).permutation(units.n_groups) % n_blocks)[units.codes]
+    kept = [np.flatnonzero(block != left) for left in range(n_blocks)]
+
+    def jackknifed(scores: np.ndarray) -> np.ndarray:
+        whole, without = measure(scores).mean(), [measure(scores, rows) for rows in kept]
+        left = np.array([one.mean() for one in without if one.size])  # the others leave nothing to compare
+        return np.r_[whole, n_blocks * whole - (n_blocks - 1) * left]
+
+    return jackknifed
 
 
 def _shuffles(

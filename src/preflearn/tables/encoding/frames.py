@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -70,6 +70,32 @@ def _only_texts(values: list) -> list[str | None]:
     if set(map(type, values)) <= {str, type(None)}:
         return values
     return [value if isinstance(value, str) else None for value in values]
+
+
+def count_copies(columns: Iterable[Any]) -> int:
+    """Rows that are equal to an earlier one in every column, missing values included.
+
+    Examples
+    --------
+    >>> count_copies([np.array([1.0, np.nan, 1.0, np.nan]), ["a", "b", "a", "c"]])
+    1
+    """
+    cells = [
+        one.view(np.int64).tolist() if getattr(one, "dtype", None) == np.float64 else list(one)
+        for one in columns
+    ]
+    rows = [hash(row) for row in zip(*cells, strict=True)]
+    return len(rows) - len(set(rows))
+
+
+def say_copies(columns: Iterable[Any], queries: bool) -> list[str]:
+    """A note about rows that are copies, where there are any."""
+    n = count_copies(columns)
+    if not n:
+        return []
+    text = "1 row is a copy of an earlier one" if n == 1 else f"{n:,} rows are copies of earlier ones"
+    why = "" if queries else ", because a model that was trained on a copy of a held-out row looks too good"
+    return [f"{text} in every column: leave copies out unless they were observed separately{why}."]
 
 
 @dataclass

@@ -7,10 +7,10 @@ The rules, in their order; m counts the rows with a value, d the distinct values
 3. Texts at least nine tenths of which are numbers, none with a leading zero ("007"): as numbers, see 5. Texts that are
    yes/no, true/false, y/n, t/f, on/off: ``boolean``. Texts at least nine tenths of which are dates: ``date``. The
    others of such a column count as missing and are reported.
-4. Other texts. Three or more words that rarely repeat (d > m / 5 and d > c), or six or more words and d > c:
-   ``text``. Shorter texts that rarely repeat (d > 9 m / 10 with d >= 10, or d > m / 2 with d > c), or an
-   identifier by its name with d > c: ``identifier``, set aside. The rest: ``category``, of which the c most frequent
-   are kept.
+4. Other texts. Three or more words that rarely repeat (d > m / 5 and d > c), six or more words and d > c, or twenty or
+   more words however often they repeat: ``text``. Shorter texts that rarely repeat (d > 9 m / 10 with d >= 10, or
+   d > m / 2 with d > c), or an identifier by its name with d > c: ``identifier``, set aside. The rest: ``category``,
+   of which the c most frequent are kept.
 5. Numbers. 0 and 1: ``boolean``. Whole numbers that all read as 20240131: ``date``. Whole numbers 1, 2, 3, ... in the
    order of the rows: ``identifier``. Whole numbers with a name such as "id" or "key": ``category`` where d <= c and
    d <= m / 2, else ``identifier``. Whole numbers with the name of a label ("region", "store_code", "type") and
@@ -212,7 +212,7 @@ def _decide_words(name: str, some: list[str], texts: Texts, max_categories: int)
     d, m = len(there), int(texts.counts[there].sum())
     if d == 1 and m == texts.size:
         return Decision("constant", "one value")
-    if n_words >= 3 and d > max_categories and d > m / 5 or n_words >= 6 and d > max_categories:
+    if n_words >= 20 or d > max_categories and (n_words >= 6 or n_words >= 3 and d > m / 5):
         return Decision("text")
     if d >= 10 and d > _MOSTLY * m and n_words < 4 or d > max_categories and d > m / 2:
         return Decision("identifier", f"{d:,} distinct values in {m:,} rows")
