@@ -269,7 +269,8 @@ class _Source:
         """The rows of every file in turn."""
         kind: Any = None
         sizes = [os.path.getsize(path) for path in self.paths]
-        with Stages("preflearn" if self.options.verbose else None)(f"reading {self.name}") as stage:
+        read = shortened([os.path.basename(path) for path in self.paths], 1)
+        with Stages("preflearn" if self.options.verbose else None)(f"reading {read}") as stage:
             for place, (file, roles) in enumerate(self.files):
 
                 def tell(n_bytes: int, before: int = sum(sizes[:place])) -> None:
