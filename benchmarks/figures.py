@@ -105,7 +105,16 @@ def _firsts_table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-TABLES: dict[str, Callable[[Any], list[str]]] = {"peers": peers_table}
+def since_table(rows: list[dict[str, Any]]) -> list[str]:
+    """What became of AutoRanker between two measurements."""
+    lines = ["| | folds | concordance | NDCG@10 |", "|---|---|---|---|"]
+    for row in rows:
+        differences = [_with_error(row, name, "+.4f") for name in ("concordance", "ndcg_at_10")]
+        lines.append("| " + " | ".join([row["data"], str(row["folds"]), *differences]) + " |")
+    return lines
+
+
+TABLES: dict[str, Callable[[Any], list[str]]] = {"peers": peers_table, "peers_since": since_table}
 
 
 def written(text: str) -> str:

@@ -310,6 +310,24 @@ def _summary(found: list[dict]) -> dict:
     return out
 
 
+def since(names: list[str], known: dict[str, dict], earlier: dict[str, dict]) -> list[dict]:
+    """What has become of AutoRanker since another measurement, over the same test queries."""
+    rows = []
+    for name in names:
+        keys = [_key(name, fold, _OURS) for fold in range(DATA[name][1])]
+        now, before = ({k: c[key] for k, key in enumerate(keys) if key in known} for c in (known, earlier))
+        if now:
+            row = {
+                "data": name,
+                "folds": len(now),
+                "cpu_s": float(np.mean([one["cpu_s"] for one in now.values()])),
+            }
+            for column in ("concordance", "ndcg_at_10"):
+                row[column], row[f"{column}_error"] = _ahead(now, before, column)
+            rows.append(row)
+    return rows
+
+
 def _print_table(name: str, rows: list[dict]) -> None:
     titles = "".join(f"{title:>18}" for title, _ in _COLUMNS.values())
     print(f"\n{name}\n{'':38}folds{titles}{'AutoRanker ahead':>40}")
@@ -355,6 +373,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=RESULTS / "local" / "peers_cache.json")
     parser.add_argument("--again", action="store_true", help="measure what the cache holds, too")
     parser.add_argument("--record", action="store_true", help="measure nothing, write what the cache holds")
+    parser.add_argument(
+        "--since", type=Path, metavar="CACHE", help="an earlier one: how AutoRanker has changed"
+    )
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -369,6 +390,12 @@ def main() -> None:
         for contestant in options.contestant or CONTESTANTS
     ]
     known = measure_all([] if options.record else wanted, options)
+    if options.since:
+        earlier = json.loads(options.since.read_text(encoding="utf-8"))
+        rows = since(names, known, earlier)
+        print("\n".join(map(str, rows)))
+        write_results("peers_since", {"question": "AutoRanker, now minus before", "results": rows})
+        return
     tables = {name: rows for name in names if (rows := table(name, known))}
     for name, rows in tables.items():
         _print_table(name, rows)

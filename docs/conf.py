@@ -77,6 +77,7 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
 }
+html_context = {"default_mode": "auto"}
 html_favicon = "_static/logo.svg"
 
 
