@@ -125,6 +125,7 @@ LEARNING: Mapping[str, Reader] = {
     "time_limit": _seconds,
     "seed": _whole(0),
     "embed": _name,
+    "judge": _name,
     "kernel": _kernel,
 }
 READING: Mapping[str, Reader] = {
@@ -193,11 +194,12 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="How to learn (repeat; `--kernel NAME` works too): kernel, by default RBF, or linear for "
+        help="How to learn (repeat; `--kernel NAME` works too, and so on): kernel, by default RBF, or linear for "
         "sparse and very wide data; gamma; degree of the poly kernel; n_basis, the number "
         "of basis vectors; alphas, "
         "numbers separated by commas; within_queries=yes to standardise within each query; time_limit, seconds for "
-        "--learner auto; seed; embed, a sentence-transformers model for --chosen.",
+        "--learner auto; seed; embed, a sentence-transformers model for --chosen; judge, the column that says who "
+        "compared, with preferences.",
     ),
 ]
 
@@ -327,7 +329,8 @@ def option_name(argument: str, command: str = "") -> str:
 
 # Arguments of the library that have an option or a setting of the same name.
 _SETTINGS = {**dict.fromkeys(LEARNING, "--set"), **dict.fromkeys(READING, "--read")}
-del _SETTINGS["kernel"]  # an option of `relate`, and `train` takes it as one
+for _name_of_option in ("kernel", "judge"):  # options of other commands; `train` takes them as such
+    del _SETTINGS[_name_of_option]
 # Of commands whose options are not those of `train`.
 _RATING = ("a", "b", "winner", "loser", "judge", "time", "weight", "cluster", "category", "margin", "ranking",
            "half_life", "anchor", "alpha", "level", "goal", "ties", "first_side", "tie_covariates",

@@ -101,7 +101,6 @@ def train(
     preferences: of_pairs.PreferencesOption = None,
     chosen: of_pairs.ChosenOption = None,
     rejected: of_pairs.RejectedOption = None,
-    judge: of_pairs.JudgeOption = None,
     learner: LearnerOption = Learner.auto,
     settings: SetOption = None,
     force: files.ForceOption = False,
@@ -118,7 +117,7 @@ def train(
         group=group, event=event,
     )  # fmt: skip
     given = read_settings("--set", settings, LEARNING)
-    embed = given.pop("embed", None)
+    embed, judge = given.pop("embed", None), given.pop("judge", None)
     if (preferences, chosen, rejected) == (None, None, None):
         chosen, rejected = of_pairs.text_columns(data, reading) or (None, None)
     pairs_from = of_pairs.Source.from_options(preferences, chosen, rejected, judge, embed, reading.prompt)

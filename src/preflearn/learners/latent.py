@@ -255,6 +255,8 @@ class LatentModel(RankerMixin, KernelModel):
             shapes |= {"items_": "labels m", "basis_": "labels r", "basis_indices_": "r <", "dual_coef_": "r"}
         else:
             shapes |= super()._fitted_arrays()
+            one_output = {"coef_": "n", "dual_coef_": "r"}
+            shapes |= {name: shape for name, shape in one_output.items() if name in shapes}
         if self.kernel == "precomputed":
             shapes |= {"items_": "n n", "answers_.n_rows": "= n"}
         if "feature_coef_" in vars(self):
