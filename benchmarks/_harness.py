@@ -35,7 +35,7 @@ from preflearn import __version__
 from preflearn.numerics.threads import threads_limited
 
 RESULTS = Path(__file__).resolve().parent / "results"
-_PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba")
+_PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba", "scikit-survival")
 
 
 def best_of(
