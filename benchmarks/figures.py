@@ -114,7 +114,26 @@ def since_table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-TABLES: dict[str, Callable[[Any], list[str]]] = {"peers": peers_table, "peers_since": since_table}
+def growth_table(cases: list[dict[str, Any]]) -> list[str]:
+    """How the time of each call grows with each of its sizes."""
+    lines = ["| call | size | documented exponent | measured | at the largest |", "|---|---|---|---|---|"]
+    for case in cases:
+        for number, (axis, found) in enumerate(case["axes"].items()):
+            first, last, seconds = found["values"][0], found["values"][-1], found["seconds"][-1]
+            grown = "–" if found["exponent"] is None else f"{found['exponent']:.1f}".replace("-", "−")
+            time = f"{seconds:.2g} s" if seconds >= 0.02 else "–"
+            name = "" if number else case["question"]
+            lines.append(
+                f"| {name} | {axis} {first:,} to {last:,} | {found['documented']:g} | {grown} | {time} |"
+            )
+    return lines
+
+
+TABLES: dict[str, Callable[[Any], list[str]]] = {
+    "growth": growth_table,
+    "peers": peers_table,
+    "peers_since": since_table,
+}
 
 
 def written(text: str) -> str:
