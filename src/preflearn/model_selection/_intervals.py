@@ -8,6 +8,19 @@ part of the error of c is a sum over rows, so that
 which for two classes is DeLong's variance of an AUC. Rows that share a group enter as one term (Obuchowski). It takes
 the scores as given: it covers the randomness of the test rows, not that of the training rows.
 
+**Folds.** Where rows are compared inside of folds, the two rows of a pair meet few others, and what makes the pair
+differ from c beyond its two rows is no longer a small part of the error. Write the sum over the pairs of two clusters
+g and h (of two rows) as w_gh = n_gh (a_g + a_h) + e_gh, S_g = Σ_h w_gh and D_g = Σ_h n_gh. Then Σ w has the variance
+Σ D_g² Var a_g + Σ_{g<h} Var e_gh, while in Σ S_g² each e_gh is counted at both ends, as is n_gh² Var a_g. So
+
+    se² = (Σ_g S_g² - Σ_{g<h} w_gh²) / N² / (1 - κ),      κ = (Σ_g D_g² - Σ_{g<h} n_gh²) / N²
+
+where κ corrects for c being the mean of the same pairs (for variances that grow with n_gh). It is unbiased for all
+pairs of one sample or of two, and for folds of two clusters, for which Σ S_g² / N² would be twice as large. Pairs that
+share a row do not depend on each other negatively (Hoeffding 1948), hence the first sum is taken to be at least twice
+the second. The training is as if all rows were compared: ρ multiplies the variance of the share of all pairs, across
+folds.
+
 **Optimism.** Cross-validation has the second kind of randomness as well. Its size can be estimated from the models.
 With r the correlation of predicted and true differences over the pairs and z = r / (1 - r²)^½ (for two classes, the
 mean margin of a pair in standard deviations), let z₀ be that of the model on its own training rows, z that of the
@@ -321,6 +334,8 @@ def variance_inside_folds(
 ) -> float:
     """se² of the share of pairs won, where rows are compared inside of folds; infinite where nothing shows it.
 
+    See "Folds" in the text of this module.
+
     Parameters
     ----------
     tally : PairTally
@@ -329,15 +344,13 @@ def variance_inside_folds(
     clusters : Groups
         Rows of a group depend on each other.
     """
-    influence, n = tally.wins - tally.share * tally.pairs, float(tally.n_pairs)
+    influence, n = tally.wins - tally.share * tally.pairs, max(tally.n_pairs, 1)
     sums, weights = (
         np.bincount(clusters.codes, weights=one, minlength=clusters.n_groups) / n
         for one in (influence, tally.pairs)
     )
     wins, pairs, times = meetings
-    if (
-        not pairs.any()
-    ):  # rows are compared with others of their own cluster, and each such pair counts at both
+    if not pairs.any():  # all pairs are of two rows of a cluster, which counts each of them twice
         sums, weights = sums / 2, weights / 2
     squares = float(times @ ((wins - tally.share * pairs) / n) ** 2)
     known = 1.0 - float(weights @ weights - times @ (pairs / n) ** 2)

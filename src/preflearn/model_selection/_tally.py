@@ -177,7 +177,7 @@ def tally_meetings(
     place, k = player - starts[owners.codes], n_players[owners.codes]
     partner = (np.arange(min(int(k.max()), max(1, _MOST_ROWS // m)))[:, None] - place) % k
     takes_part = (np.arange(partner.shape[0])[:, None] < k) & (partner != place)
-    takes_part &= np.minimum(place, partner) <= k * (_MOST_ROWS / m)
+    takes_part &= 2 * np.minimum(place, partner) <= k * (_MOST_ROWS / m)
     number, row = np.nonzero(takes_part)
     seats = np.sort(starts[owners.codes[row]] + [place[row], partner[number, row]], axis=0)
     met = encode_queries(seats[0] * players.size + seats[1], row.size)
