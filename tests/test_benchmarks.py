@@ -97,3 +97,24 @@ def test_a_public_set_without_its_files_is_refused(tmp_path):
     command = [sys.executable, "public.py", "--data", str(tmp_path)]
     done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert "expected Fold1/train.txt, set1.train.txt or train.txt" in done.stderr
+
+
+def test_a_release_shows_no_results_of_a_version_before_the_last(monkeypatch):
+    if list((BENCHMARKS.parent / "changes").glob("+*.md")):
+        pytest.skip("changes wait for the next release")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import audit
+
+    assert not audit.outdated(), "run the commands that `python benchmarks/audit.py` prints"
+
+
+def test_results_of_earlier_versions_are_found(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import audit
+
+    (tmp_path / "old.json").write_text('{"results": [{"measured": {"version": "0.0.1", "command": "x"}}]}')
+    page = tmp_path / "page.md"
+    page.write_text("Measured in `benchmarks/results/old.json`.")
+    monkeypatch.setattr(audit, "RESULTS", tmp_path)
+    monkeypatch.setattr(audit, "pages", lambda: [page])
+    assert audit.outdated() == {tmp_path / "old.json": [page]}
