@@ -168,7 +168,7 @@ def measure(cell: tuple[str, int, str]) -> tuple[float, float]:
         start = time.process_time()
         predict = contestants()[contestant](X[rest], times[rest], events[rest])
         seconds = time.process_time() - start
-        return concordance(times[test], predict(X[test]), event=events[test]), seconds
+        return round(concordance(times[test], predict(X[test]), event=events[test]), 5), round(seconds, 3)
 
 
 def accuracy(names: list[str], wanted: list[str], repeats: int, jobs: int, seconds: float) -> list[dict]:
@@ -204,23 +204,20 @@ def accuracy(names: list[str], wanted: list[str], repeats: int, jobs: int, secon
     return results
 
 
-def show(results: list[dict]) -> None:
-    """The mean of each contestant, and how far it is from the best one in the test parts that both have."""
+def compare(results: list[dict]) -> None:
+    """Add to each result its mean, and how far AutoRanker is ahead in the test parts that both have; print them."""
     for name in SETS:
-        rows = {
-            one["contestant"]: np.array(one["c_index"], float) for one in results if one.get("set") == name
-        }
-        best = max(rows, key=lambda one: np.nanmean(rows[one]), default="")
-        for contestant in sorted(rows, key=lambda one: -np.nanmean(rows[one])):
-            c = rows[contestant]
-            size = min(len(c), len(rows[best]))
-            d = c[:size] - rows[best][:size]
-            d = d[~np.isnan(d)]
-            # Test parts share training rows, so that the error of the difference is rather too small.
-            error = d.std(ddof=1) / np.sqrt(d.size) if d.size > 1 else np.nan
-            print(
-                f"{name:10}  {np.nanmean(c):.4f}  {d.mean():+.4f} ± {error:.4f} ({d.size:2} parts)  {contestant}"
-            )
+        rows = [one for one in results if one.get("set") == name]
+        values = {one["contestant"]: np.array(one["c_index"], float) for one in rows}
+        for one in sorted(rows, key=lambda one: -np.nanmean(values[one["contestant"]])):
+            c, auto = values[one["contestant"]], values.get("AutoRanker", np.array([]))
+            size = min(len(c), len(auto))
+            d = (auto[:size] - c[:size])[~np.isnan(auto[:size] - c[:size])]
+            one["mean"], one["shown"] = float(np.nanmean(c)), f"{np.nanmean(c):.4f}"
+            if one["contestant"] != "AutoRanker" and d.size > 1:
+                # Test parts share training rows, so that the error of the difference is rather too small.
+                one["shown"] += f" ({d.mean():+.4f} ± {d.std(ddof=1) / np.sqrt(d.size):.4f})"
+            print(f"{name:12}  {one['shown']:25} {d.size:2} parts  {one['contestant']}")
 
 
 def main() -> None:
@@ -236,8 +233,9 @@ def main() -> None:
         results += accuracy(names, wanted, repeats, options.jobs, options.seconds)
     if not options.quick:
         results = [*kept_results("survival", results), *results]
+    compare(results)
+    if not options.quick:
         write_results("survival", *results)
-    show(results)
 
 
 if __name__ == "__main__":
