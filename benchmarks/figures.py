@@ -51,7 +51,8 @@ def find(source: str) -> Any:
     found: Any = _results(file)
     for step in steps:
         if isinstance(found, list):
-            found = next((row for row in found if step in row.values()), None)
+            rows = (row for row in found if isinstance(row, dict) and step in row.values())
+            found = found[int(step)] if step.isdigit() else next(rows, None)
         else:
             found = found.get(step)
         if found is None:
@@ -147,6 +148,17 @@ def growth_table(cases: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def curves_table(found: dict[str, Any]) -> list[str]:
+    """Kendall's tau of each method over the number of answers."""
+    curves = found["curves"]
+    answers = max((curve["answers"] for curve in curves.values()), key=len)
+    lines = ["| answers | " + " | ".join(map(str, answers)) + " |", "|---" * (len(answers) + 1) + "|"]
+    for name, curve in sorted(curves.items(), key=lambda one: -one[1]["tau"][0]):
+        cells = [f"{tau:.3f}" for tau in curve["tau"]] + [""] * (len(answers) - len(curve["tau"]))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def auc_table(rows: list[dict[str, Any]]) -> list[str]:
     """Coverage over no, weak and strong signal, 30 rows with two kernels and 200 rows with the linear one."""
     lines = [
@@ -169,6 +181,24 @@ def auc_table(rows: list[dict[str, Any]]) -> list[str]:
             cells.append(f"{mean(shares):.1f} % ({min(shares):.1f} to {max(shares):.1f})")
         cells += [f"{mean(row['mean_width'] for row in some if row['rows'] == m):.2f}" for m in (30, 200)]
         lines.append(f"| {name} | {features} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def ranks_table(rows: list[dict[str, Any]]) -> list[str]:
+    """How often all rank intervals of a board held, before and now, and single ratings."""
+    designs = {
+        "equal": "alike: ranks (before), one rating",
+        "tastes": "with tastes: ranks (before), one rating",
+        "skewed": "tastes, k-th judge 1/k of the battles",
+    }
+    found = {(row["items"], row["judges"], row["design"]): row for row in rows}
+    lines = ["| items, judges | " + " | ".join(designs.values()) + " |", "|---" * (len(designs) + 1) + "|"]
+    for items, judges in sorted({key[:2] for key in found if key[2] in designs}):
+        some = [found.get((items, judges, design)) for design in designs]
+        cells = [
+            f"{one['held']:.3f} ({one['before']:.3f}), {one['single']:.3f}" if one else "" for one in some
+        ]
+        lines.append(f"| {items}, {judges} | " + " | ".join(cells) + " |")
     return lines
 
 
@@ -197,9 +227,11 @@ def sets_table(rows: list[dict[str, Any]]) -> list[str]:
 
 TABLES: dict[str, Callable[[Any], list[str]]] = {
     "auc_intervals": auc_table,
+    "comparisons_needed": curves_table,
     "growth": growth_table,
     "peers": peers_table,
     "peers_since": since_table,
+    "rank_coverage": ranks_table,
     "sets": sets_table,
 }
 
