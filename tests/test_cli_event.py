@@ -134,7 +134,7 @@ def test_a_training_is_about_the_c_index(study, call, tmp_path):
     assert "leave-pair-out" in estimate["held_out"]
     assert (sum(survival["counts"]), sum(survival["events"])) == (60, patients()["died"].sum())
     assert survival["medians"][0] < survival["medians"][1]
-    assert survival["pvalue"] < 0.05 and "Calibration is left out" in survival["explanation"]
+    assert "pvalue" not in survival and "Calibration is left out" in survival["explanation"]
     assert "RLS, same kernel" not in [one["name"] for one in found["baselines"]]
     assert found["sets"] is found["roc"] is found["ndcg"] is None
     assert f"{patients()['died'].sum()} events seen" in found["summary"]

@@ -384,8 +384,6 @@ class Survival:
         The time by which half of a group had the event; infinite where less than half had it.
     times, survival : list of ndarray
         Kaplan-Meier curves.
-    pvalue : float
-        Of the log-rank test.
     explanation : str
     """
 
@@ -395,7 +393,6 @@ class Survival:
     medians: list[float]
     times: list[np.ndarray]
     survival: list[np.ndarray]
-    pvalue: float
     explanation: str
 
     def rows(self) -> list[tuple[str, ...]]:
