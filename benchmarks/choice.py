@@ -1,4 +1,4 @@
-"""Why is `estimate_` a little too high where there is nothing to learn? The folds that choose were trained on what is scored.
+"""Why is `estimate_` a little too high on noise? The folds that choose were trained on what is scored.
 
 Queries of ten rows of noise and a Gaussian kernel, whose 31 alphas predict very different things. Each of ten parts of
 the queries is predicted at the alpha that the other folds choose (`estimate_`), and once more by a search that was

@@ -387,7 +387,7 @@ class RankingProblem:
     def _performance(
         self, learner: Learner, X: Any, kernel: dict[str, Any], alpha: float
     ) -> PerformanceEstimate:
-        """Of one ranking: leave-pair-out where there are few rows, stratified folds beyond."""
+        """Of one ranking: leave-pair-out where there are few rows, folds beyond."""
         y = self.y
         counts = np.unique(self.order, return_counts=True)[1]
         two_classes = self.has_two_classes and counts.min() >= 4
