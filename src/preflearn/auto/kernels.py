@@ -12,8 +12,8 @@ In the second round, the first one with a metric, two things are tried, and stay
 - a metric of directions instead of a factor for each feature: features are often several noisy measurements of the
   same thing.
 
-With many rows the views race: quick searches, in which several folds share a metric that has seen none of them. The
-view that is ahead after the first rounds is searched with care.
+With many rows the views race first, over a few plain rounds in which several folds share a metric that has seen none of
+them. The view that is ahead is searched with care.
 
 The number of basis vectors grows with the rows.
 """
@@ -62,8 +62,8 @@ _ROUND_BASIS = (250, 500)
 # With at least this many rows the views race, over this many rounds.
 RACE_FROM = 2_000
 _RACE_ROUNDS = 2
-# Metrics of a quick search, which folds share.
-_METRICS = 2
+# Metrics of a race and of a sample, which folds share.
+_METRICS = 3
 # With more columns than this, directions are not tried: they are as many as the gradients that they are learned from.
 _MOST_COLUMNS = GRADIENT_ROWS // 4
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
@@ -129,8 +129,8 @@ class Search:
     ----------
     task : Task
     view : tuple of str
-    is_quick : bool
-        With few metrics and basis vectors.
+    n_metrics : int or None
+        Metrics that the folds share; None for one of its own for each.
 
     Attributes
     ----------
@@ -147,22 +147,21 @@ class Search:
         Whether metrics have directions instead of a factor for each feature.
     """
 
-    def __init__(self, task: Task, view: tuple[str, ...], *, is_quick: bool = False):
+    def __init__(self, task: Task, view: tuple[str, ...], n_metrics: int | None = None):
         self.task, self.view, self.X = task, view, task.views[view]
         self.has_curves = self.has_directions = False
         self.scores: list[np.ndarray] = []
         self.alphas: list[float] = []
         self.predictions: list[np.ndarray] = []
         self.models: list[tuple[Expansion, int]] = []
-        self.parts = _parts(task, _METRICS if is_quick else len(task.folds.tests))
-        self._size = _round_basis(task.n_rows, is_quick)
+        self.parts = _parts(task, n_metrics or len(task.folds.tests))
         self._ended = False
 
-    def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
-        """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
+    def advance(self, n_rounds: int = _ROUNDS + 1, *, is_plain: bool = False) -> None:
+        """More rounds, until there are ``n_rounds`` or the held-out score no longer rises; plain ones try nothing."""
         while len(self.scores) < n_rounds and not self._ended:
             found = self._try()
-            if len(self.scores) == 1:
+            if len(self.scores) == 1 and not is_plain:
                 found = self._with_curves(found)
                 if self.X.shape[1] <= _MOST_COLUMNS:
                     found = self._with_directions(found)
@@ -204,7 +203,8 @@ class Search:
     def _try(self) -> _Round:
         """One training for each metric."""
         alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-        models = self.train([(part.rows, part.metrics[-1]) for part in self.parts], alphas, self._size)
+        size = _round_basis(self.task.n_rows, self.task.device)
+        models = self.train([(part.rows, part.metrics[-1]) for part in self.parts], alphas, size)
         predictions = np.empty((alphas.shape[0], self.task.n_rows))
         for part, model in zip(self.parts, models, strict=True):
             held_out = np.concatenate([self.task.folds.tests[fold] for fold in part.folds])
@@ -213,10 +213,10 @@ class Search:
         choice = choose(self.task.folds.mean(table), alphas)[0]
         return _Round(models, choice, table[choice], predictions[choice])
 
-    def is_behind(self, others: Sequence[Search]) -> bool:
+    def is_behind(self, race: Sequence[Search]) -> bool:
         """Whether another view is ahead after as many rounds."""
-        n_rounds = min(len(one.scores) for one in (self, *others))
-        ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others]
+        n_rounds = min(len(one.scores) for one in race)
+        ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in race]
         return any(bool(self.task.folds.mean(one) > 0) for one in ahead)
 
     def round_without(self, part: Part) -> int:
@@ -274,17 +274,13 @@ class Search:
 
 def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
     """A kernel whose metric is learned in rounds; None where another view is ahead."""
-    if view not in task.rivals:
-        search = Search(task, view)
-    else:
-        race = [task.searches.setdefault(one, Search(task, one, is_quick=True)) for one in task.rivals]
+    if view in task.rivals:
+        race = [task.searches.setdefault(one, Search(task, one, _METRICS)) for one in task.rivals]
         for one in race:
-            one.advance(_RACE_ROUNDS)
-        search = task.searches[view]
-        if search.is_behind([one for one in race if one is not search]):
+            one.advance(_RACE_ROUNDS, is_plain=True)
+        if task.searches[view].is_behind(race):
             return None
-        if not task.is_sample:
-            search = Search(task, view)
+    search = Search(task, view, _METRICS if task.is_sample else None)
     search.advance()
     return _member_of_sample(task, search) if task.is_sample else _train_members(task, search)
 
@@ -350,30 +346,32 @@ def _without_least(factors: np.ndarray) -> np.ndarray:
 
 def n_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
     """Basis vectors for this many rows; more on a device."""
-    usual = max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7)))
-    return min(n_rows, usual if device is None else device.most_basis(usual))
+    return _on(device, n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
 
 
 def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
     """Operations for rows and columns, after the race where there is one."""
-    rounds = _FIRST_ROUNDS + min(best_round + 2 + _LOOK_BACK, _ROUNDS + 2) - _RACE_ROUNDS
-    return rounds * _cost_of_round(m, n, is_quick=False) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
+    rounds = _FIRST_ROUNDS + min(best_round + _LOOK_BACK, _ROUNDS)
+    return rounds * _cost_of_round(m, n) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
 
 
 def cost_of_race(m: int, widths: Sequence[int]) -> float:
     """Operations of the first rounds of all rivals, views with these numbers of columns."""
-    return _FIRST_ROUNDS * sum(_cost_of_round(m, n, is_quick=True) for n in widths)
+    return (_FIRST_ROUNDS - 1) * sum(_cost_of_round(m, n, _METRICS) for n in widths)
 
 
-def _cost_of_round(m: int, n: int, *, is_quick: bool) -> float:
-    n_sets = _METRICS if is_quick else 5
-    rows = min((1 - 1 / n_sets) * m, _ROUND_ROWS)
-    return n_sets * rows * _round_basis(m, is_quick) * (_OF_ROUND + n)
+def _cost_of_round(m: int, n: int, n_metrics: int = 5) -> float:
+    rows = min((1 - 1 / n_metrics) * m, _ROUND_ROWS)
+    return n_metrics * rows * _round_basis(m) * (_OF_ROUND + n)
 
 
-def _round_basis(n_rows: int, is_quick: bool) -> int:
+def _round_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
     low, high = _ROUND_BASIS
-    return min(n_rows, max(low, min(high, int((0.45 if is_quick else 0.7) * n_rows**0.7))))
+    return _on(device, n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
+
+
+def _on(device: DeviceExpansions | None, n_rows: int, size: int) -> int:
+    return min(n_rows, size if device is None else device.most_basis(size))
 
 
 def _parts(task: Task, n_metrics: int) -> list[Part]:
@@ -403,12 +401,12 @@ def _functions(
     X: np.ndarray, rows: np.ndarray, metric: np.ndarray | None, size: int, has_curves: bool, seed: int
 ) -> tuple[Kernel, np.ndarray, Curves | None]:
     """The kernel, basis vectors and curves that some rows are given for a metric."""
-    basis = X[_drawn(rows, size, seed)]
-    kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
+    basis, some = X[_drawn(rows, size, seed)], X[_drawn(rows, GRADIENT_ROWS, 0)]
+    kernel = _KERNEL.with_metric(metric).fitted_to(some)
     if metric is None or not has_curves:
         return kernel, basis, None
     lengths = np.sqrt((metric**2).reshape(metric.shape[0], -1).sum(axis=1))
-    return kernel, basis, Curves.along(X[rows], _without_least(lengths / lengths.max()))
+    return kernel, basis, Curves.along(some, _without_least(lengths / lengths.max()))
 
 
 def _train_on_more_rows(
@@ -528,4 +526,6 @@ def described(model: RankRFM | KernelAndCurves) -> str:
     """The settings of a fitted kernel, for the leaderboard."""
     kernel = model.kernel_ if isinstance(model, KernelAndCurves) else model
     found = f"alpha {kernel.alpha_:.3g}, round {kernel.best_round_}, {kernel.basis_.shape[0]} basis vectors"
+    if kernel.metric_.ndim > 1:
+        found += f", {kernel.metric_.shape[1]} directions"
     return f"{found}, {model.feature_.shape[0]} curves" if isinstance(model, KernelAndCurves) else found

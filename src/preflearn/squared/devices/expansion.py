@@ -221,7 +221,9 @@ class DeviceExpansions:
             return usual
         import torch
 
-        fitting = int((torch.cuda.get_device_properties(device).total_memory / (6 * self.home.itemsize)) ** 0.5)
+        fitting = int(
+            (torch.cuda.get_device_properties(device).total_memory / (6 * self.home.itemsize)) ** 0.5
+        )
         return max(usual, min(10 * usual, fitting))
 
 
