@@ -1028,7 +1028,7 @@ def test_a_view_that_is_clearly_behind_is_left_out(monkeypatch, small_trees):
     assert "learned kernel, query" in [one.name for one in behind]
     assert all(np.isnan(one.score) and one.weight == 0 for one in behind)
     raced = [one for one in board if one.name.startswith("learned kernel")]
-    assert len(raced) == 5 and len(raced) - len(behind) == 1
+    assert len(raced) == 5 and 1 <= len(raced) - len(behind) <= 2
 
 
 def test_a_race_tells_how_long_its_winner_will_take(monkeypatch):

@@ -12,8 +12,8 @@ In the second round, the first one with a metric, two things are tried, and stay
 - a metric of directions instead of a factor for each feature: features are often several noisy measurements of the
   same thing.
 
-With many rows the views race first, over a few plain rounds in which several folds share a metric that has seen none of
-them. The view that is ahead is searched with care.
+From `RACE_FROM` rows on the views race first, over a few plain rounds in which several folds share a metric that has
+seen none of them. Those that are ahead are searched with care.
 
 The number of basis vectors grows with the rows.
 """
@@ -59,9 +59,11 @@ _LOOK_BACK = 2
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 500)
-# With at least this many rows the views race, over this many rounds.
+# With at least this many rows the views race, over this many rounds. Two go on, of a large table one; and none that is
+# behind another one by this multiple of the standard error of the difference over folds.
 RACE_FROM = 2_000
 _RACE_ROUNDS = 2
+_BEHIND = 4.0
 # Metrics of a race and of a sample, which folds share.
 _METRICS = 3
 # With more columns than this, directions are not tried: they are as many as the gradients that they are learned from.
@@ -77,9 +79,9 @@ _BESIDE = np.array([0.25, 1.0, 4.0])
 _AROUND = 4.0 ** np.arange(-2, 4)
 _KERNEL = Kernel("rbf", "median")
 # For time limits, measured: products that a kernel value takes as long as in a round and in a training, later rounds
-# that those of a race take as long as (all alphas, no metric yet, and a trial of curves), and a late best round.
+# that the first two take as long as (all alphas) and those that try curves and directions, and a late best round.
 _OF_ROUND, _OF_TRAINING = 400.0, 600.0
-_FIRST_ROUNDS = 5.0
+_FIRST_ROUNDS, _TRIALS = 4.0, 2.0
 _USUAL_ROUND = 7
 
 
@@ -214,10 +216,12 @@ class Search:
         return _Round(models, choice, table[choice], predictions[choice])
 
     def is_behind(self, race: Sequence[Search]) -> bool:
-        """Whether another view is ahead after as many rounds."""
-        n_rounds = min(len(one.scores) for one in race)
-        ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in race]
-        return any(bool(self.task.folds.mean(one) > 0) for one in ahead)
+        """Whether too many views are ahead, or one is clearly, after as many rounds."""
+        last = min(len(one.scores) for one in race) - 1
+        ahead = [one.scores[last] - self.scores[last] for one in race]
+        n_ahead = sum(bool(self.task.folds.mean(one) > 0) for one in ahead)
+        n_winners = 2 if self.task.n_rows < LARGE_TABLE else 1
+        return n_ahead >= n_winners or any(clearly_positive(one, errors=_BEHIND) for one in ahead)
 
     def round_without(self, part: Part) -> int:
         """The round that the folds outside of a part prefer, whose metric has not seen its folds."""
@@ -273,7 +277,7 @@ class Search:
 
 
 def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
-    """A kernel whose metric is learned in rounds; None where another view is ahead."""
+    """A kernel whose metric is learned in rounds; None where other views are ahead."""
     if view in task.rivals:
         race = [task.searches.setdefault(one, Search(task, one, _METRICS)) for one in task.rivals]
         for one in race:
@@ -351,13 +355,13 @@ def n_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
 
 def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
     """Operations for rows and columns, after the race where there is one."""
-    rounds = _FIRST_ROUNDS + min(best_round + _LOOK_BACK, _ROUNDS)
+    rounds = _FIRST_ROUNDS + _TRIALS + min(best_round + _LOOK_BACK, _ROUNDS)
     return rounds * _cost_of_round(m, n) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
 
 
 def cost_of_race(m: int, widths: Sequence[int]) -> float:
     """Operations of the first rounds of all rivals, views with these numbers of columns."""
-    return (_FIRST_ROUNDS - 1) * sum(_cost_of_round(m, n, _METRICS) for n in widths)
+    return _FIRST_ROUNDS * sum(_cost_of_round(m, n, _METRICS) for n in widths)
 
 
 def _cost_of_round(m: int, n: int, n_metrics: int = 5) -> float:
