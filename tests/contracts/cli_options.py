@@ -892,7 +892,7 @@ REPRODUCE = Command(
 SERVE = Command(  # what is refused before it starts
     "serve --unreadable-as-missing",
     {
-        "data": ["{in}/texts.preflearn", "{in}/letor.preflearn", "{in}/plain.preflearn"],
+        "data": [f"{{in}}/{name}.preflearn" for name in ("texts", "letor", "plain", "relation")],
         "quiet": ["", "--quiet"],
     },
     {"nothing to read": Rule(lambda c: True, r"--unreadable-as-missing would be ignored: this model takes")},
