@@ -396,7 +396,24 @@ def test_no_table_of_a_page_is_cut_on_a_phone(call, tmp_path):
     (tmp_path / "battles.csv").write_text("\n".join(lines) + "\n")
     shop = write_csv(tmp_path / "shop.csv", shop_table())
     trained = ("train", shop, "--target", "grade", "--query", "session", "--set", "time_limit=1", "-o")
+    objects, pairs = (
+        {"name": [f"object {k}" for k in range(8)], "x": rng.normal(size=8)},
+        np.argwhere(np.eye(8) < 1),
+    )
+    sides = write_csv(tmp_path / "objects.csv", objects)
+    labels = {"row": pairs[:, 0], "column": pairs[:, 1], "label": rng.normal(size=len(pairs))}
+    labels |= {side: [f"object {k}" for k in labels[side]] for side in ("row", "column")}
+    related = (
+        "relate",
+        "--rows",
+        sides,
+        "--columns",
+        sides,
+        "--pairs",
+        write_csv(tmp_path / "pairs.csv", labels),
+    )
     commands = [
+        (*related, "-o", tmp_path / "r.preflearn"),
         ("look", shop),
         ("rate", tmp_path / "battles.csv", "--category", "topic"),
         (*trained, tmp_path / "m.preflearn"),
