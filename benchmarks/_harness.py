@@ -20,19 +20,22 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from preflearn import __version__
+from preflearn.numerics.threads import threads_limited
 
 RESULTS = Path(__file__).resolve().parent / "results"
-_PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba")
+_PACKAGES = ("preflearn", "numpy", "scipy", "scikit-learn", "numba", "scikit-survival")
 
 
 def best_of(
@@ -113,6 +116,43 @@ def _peak_bytes() -> int:
 
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def in_processes(
+    work: Callable[[Any], Any], cells: Sequence[Any], *, jobs: int = 1, seconds: float = float("inf")
+) -> Iterator[tuple[Any, Any]]:
+    """Each cell with ``work(cell)``, in the order in which they end, until the time is over; what runs then is ended.
+
+    So many processes, one thread each; with one job in this process. Cells begin in their order: interleave the
+    settings, so that what a short run has measured can be compared. A cell that fails is named and left out.
+    """
+    end, call = time.monotonic() + seconds, partial(_answer, work)
+    pool = get_context("fork").Pool(jobs, _one_thread) if jobs > 1 else nullcontext()
+    with pool as workers:
+        answers = workers.imap_unordered(call, cells) if workers else map(call, cells)
+        for _ in cells:
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            try:
+                cell, answer, error = answers.next(min(left, 1e6)) if workers else next(answers)
+            except TimeoutError:
+                return
+            if error:
+                print(f"{cell}: {error}", flush=True)
+            else:
+                yield cell, answer
+
+
+def _answer(work: Callable[[Any], Any], cell: Any) -> tuple[Any, Any, str]:
+    try:
+        return cell, work(cell), ""
+    except Exception as error:  # one contestant that fails should not end the others
+        return cell, None, repr(error)
+
+
+def _one_thread() -> None:
+    threads_limited(1)
 
 
 def machine() -> dict[str, Any]:

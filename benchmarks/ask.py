@@ -139,7 +139,9 @@ def clicks(n_items: int, n_answers: int, limit: float, n_clicks: int) -> dict[st
             }
             note = f"{n_items} items, {n_answers} answers before, started in {server.seconds_to_start:.1f} s"
     limits = {"95 % of clicks": 1.0, "median in a row": 1.0}
-    return report("From click to next question", values, baseline="limit", limits=limits, note=note)
+    return report(
+        f"From click to next question, {n_items} items", values, baseline="limit", limits=limits, note=note
+    )
 
 
 def crowd(n_judges: int, n_each: int) -> dict[str, Any]:

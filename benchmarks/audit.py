@@ -6,7 +6,8 @@
 A page must not name a script or a file of results that is not there, a script that a page names must have results, and
 a section with measured figures must name a source (`tests/test_benchmarks.py`). Results say by which command, when, at
 which commit and with which version they were measured; a table at the end of each page of the documentation says so,
-and names the limits that they miss.
+and names the limits that they miss. A release fails its tests while a page shows results of a version before the last
+one; the commands that renew them are printed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,13 +109,52 @@ def state(path: Path) -> tuple[str, list[str]]:
     return ", ".join(sorted(versions)), unmet
 
 
-def provenance(page: Path) -> str:
-    """A table for the end of a page: with which version its results were measured, and which limits they miss."""
+def measured(path: Path) -> list[dict[str, str]]:
+    """Of each result the command, date, commit and version."""
+    rows = json.loads(path.read_text())["results"]
+    return [row.get("measured", {}) for row in rows if isinstance(row, dict)]
+
+
+def commits_since(path: Path) -> int | None:
+    """How often the library has changed since the oldest of the results; None where that is not known."""
+    counts = []
+    for commit in {one.get("commit", "").rstrip("+") for one in measured(path)}:
+        command = ["git", "rev-list", "--count", f"{commit}..HEAD", "--", "src/preflearn"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if not commit or done.returncode:
+            return None
+        counts.append(int(done.stdout))
+    return max(counts, default=None)
+
+
+def recent_versions() -> list[str]:
+    """The version at the top of the changelog, and the one before."""
+    return re.findall(r"^## \[([\d.]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[
+        :2
+    ]
+
+
+def results_on(page: Path) -> list[Path]:
+    """The files of results that a page names, itself or by their script."""
     text = page.read_text(encoding="utf-8")
     named = {path for script in SCRIPT.findall(text) for path in results_of(script)}
-    named |= {RESULTS / f"{name}.json" for name in RESULT.findall(text)}
+    return sorted(named | {RESULTS / f"{name}.json" for name in RESULT.findall(text)})
+
+
+def outdated() -> dict[Path, list[Path]]:
+    """Results of a version before the last release, with the pages that show them."""
+    found: dict[Path, list[Path]] = {}
+    for page in pages():
+        for path in results_on(page):
+            if not set(state(path)[0].split(", ")) <= set(recent_versions()):
+                found.setdefault(path, []).append(page)
+    return found
+
+
+def provenance(page: Path) -> str:
+    """A table for the end of a page: with which version its results were measured, and which limits they miss."""
     rows = []
-    for path in sorted(named):
+    for path in results_on(page):
         version, unmet = state(path)
         old = "" if version == __version__ else f"; the library is at {__version__}"
         missed = "; ".join(line.replace("|", "/") for line in unmet) or "none"
@@ -138,14 +179,16 @@ def main() -> int:
                 unsourced += 1
                 if show_sections:
                     print(f"{page.relative_to(ROOT)}: '{title}' has figures and names no source")
-    old = []
     for path in sorted(RESULTS.glob("*.json")):
-        measured, unmet = state(path)
-        if measured != __version__:
-            old.append(f"{path.stem} ({measured})")
+        version, unmet = state(path)
+        ago = commits_since(path)
+        print(f"{path.name}: version {version}, {'?' if ago is None else ago} changes of the library since")
         for line in unmet:
-            print(f"{path.name}: limit not met: {line}")
-    print(f"\nmeasured with another version than {__version__}: {', '.join(old) or 'none'}")
+            print(f"  limit not met: {line}")
+    for path, shown in outdated().items():
+        commands = {one.get("command", "no command is known") for one in measured(path)}
+        on = ", ".join(page.name for page in shown)
+        print(f"before the next release: {path.name} (on {on}): {'; '.join(sorted(commands))}")
     print(f"{wrong} files that pages name are missing, {unsourced} sections have figures and name no source")
     return int(wrong + unsourced > 0)
 

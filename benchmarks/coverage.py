@@ -16,6 +16,7 @@ truth is what new rows or queries show, by formula or on many fresh ones.
     difference_std        the same for RankRLS
 
     python benchmarks/coverage.py [--quick] [--repeats DATA_SETS] [--only PATTERN [--to RESULTS]]
+    python benchmarks/coverage.py --jobs 16 --seconds 400    # so many processes, so long
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from _harness import arguments, coverage_of, write_results
+from _harness import arguments, coverage_of, in_processes, write_results
 from preflearn import RLSCV, AutoRanker, BradleyTerry, RankRLS, RankRLSCV
 from preflearn.inspection import feature_influence
 from preflearn.metrics import concordance, get_scorer
@@ -470,9 +471,19 @@ def cells_of_searches() -> Iterator[Cell]:
         yield Cell("estimate_", name, searched_preferences(signal, answers), 0.5)
 
 
-def covered(cell: Cell, data_sets: int, seed: int) -> dict:
-    rng = np.random.default_rng(seed)
-    found = [cell.one(rng) for _ in range(max(2, round(cell.share * data_sets)))]
+@functools.cache
+def every_cell() -> list[Cell]:
+    """Made once, before processes divide."""
+    return list(cells())
+
+
+def draw(size: int, part: tuple[int, int]) -> list[Found]:
+    """What a part of the data sets of a cell shows."""
+    rng = np.random.default_rng(part)
+    return [every_cell()[part[0]].one(rng) for _ in range(size)]
+
+
+def covered(cell: Cell, found: list[Found]) -> dict:
     if len(found[0]) == 4:
         found = [(*row, *row[2:]) for row in found]
         return {"interval": cell.interval, "setting": cell.setting} | {
@@ -488,31 +499,36 @@ def covered(cell: Cell, data_sets: int, seed: int) -> dict:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    options = arguments(__doc__, repeats=400, only="", to="")
-    results = []
-    for number, cell in enumerate(cells()):
-        if not re.search(options.only, f"{cell.interval}: {cell.setting}"):
-            continue
-        found = covered(cell, 3 if options.quick else options.repeats, seed=number)
-        results.append(found)
-        if options.to and not options.quick:  # what is there is kept where the run is ended early
-            write_results(options.to, *results)
-        other = f"   Student's alone {found['coverage_student']:.3f}" if "coverage_student" in found else ""
-        mark = "" if ALLOWED[0] <= found["coverage"] <= ALLOWED[1] else "  <"
+    options = arguments(__doc__, repeats=400, jobs=1, seconds=float("inf"), only="", to="")
+    size, every = 2 if options.quick else 10, every_cell()
+    asked = {
+        number: max(2, round(cell.share * (2 if options.quick else options.repeats)))
+        for number, cell in enumerate(every)
+        if re.search(options.only, f"{cell.interval}: {cell.setting}")
+    }
+    parts = [(number, part) for number, most in asked.items() for part in range(-(-most // size))]
+    parts.sort(key=lambda one: (one[1] + 1) / asked[one[0]])  # each cell has its share of the time
+    found: dict[int, list[Found]] = {}
+    work = functools.partial(draw, size)
+    for (number, _), one in in_processes(work, parts, jobs=options.jobs, seconds=options.seconds):
+        found.setdefault(number, []).extend(one)
+    results = [covered(every[number], found[number]) for number in sorted(found)]
+    for one in results:
+        other = f"   Student's alone {one['coverage_student']:.3f}" if "coverage_student" in one else ""
+        mark = "" if ALLOWED[0] <= one["coverage"] <= ALLOWED[1] else "  <"
         print(
-            f"{cell.interval:<21} {cell.setting:<62} {found['coverage']:.3f} (width {found['mean_width']:.3f}, "
-            f"{found['data_sets']} sets){other}{mark}",
-            flush=True,
+            f"{one['interval']:<21} {one['setting']:<62} {one['coverage']:.3f} (width {one['mean_width']:.3f}, "
+            f"{one['data_sets']} sets){other}{mark}"
         )
-    for name in dict.fromkeys(found["interval"] for found in results):
-        shares = np.array([found["coverage"] for found in results if found["interval"] == name])
+    for name in dict.fromkeys(one["interval"] for one in results):
+        shares = np.array([one["coverage"] for one in results if one["interval"] == name])
         inside = np.mean((shares >= ALLOWED[0]) & (shares <= ALLOWED[1]))
         print(
             f"{name}: {shares.mean():.3f} on average, {shares.min():.3f} to {shares.max():.3f}; "
             f"{inside:.0%} in 0.92..0.99"
         )
-    if not (options.quick or options.to or options.only):
-        write_results("coverage", *results)
+    if not options.quick and (options.to or not options.only):
+        write_results(options.to or "coverage", *results)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,7 @@ the visit and perhaps the first feature is positive. For each size and setting: 
 how often a permutation test of patients finds something at 5 %, and of each estimate for new patients, which hold out
 whole patients, its mean error and how often its 95 % interval contains the AUC of the model for visits of new patients.
 
-    python benchmarks/dependence.py [--sets 30] [--reported 30] [--only PATTERN]
-
-``--sets 0`` counts reports alone.
+    python benchmarks/dependence.py [--sets 100] [--only PATTERN] [--jobs 16 --seconds 400]
 """
 
 from __future__ import annotations
@@ -21,24 +19,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from _harness import arguments, write_results
+from _harness import arguments, in_processes, write_results
 from preflearn import RankRLS, RankRLSCV
 from preflearn.errors import InputError
 from preflearn.model_selection import estimate_auc, permutation_test
 from preflearn.model_selection.dependence import find_dependence
 
-SIZES = ((20, 2), (20, 10), (60, 3), (200, 2))
+SIZES = tuple((patients, visits) for visits in (2, 5, 10) for patients in (20, 60, 200))
 # Intraclass correlation of the features, of the outcome, and the effect of the first feature.
 SETTINGS = (
     (0, 0, 0),
     (0.9, 0, 0),
-    (0, 0, 1),
     (0, 0.5, 0),
     (0.9, 0.5, 0),
     (0.9, 0.9, 0),
-    (0.9, 0, 1),
+    (0, 0, 3),
     (0.5, 0.5, 3),
+    (0.9, 0.9, 3),
+    (0.9, 0, 1),
 )
+EVERY = tuple((*size, *values) for values in SETTINGS for size in SIZES)
+# Rows up to which every pair of patients is left out.
+MOST_ROWS = 300
 
 
 class Patients(NamedTuple):
@@ -88,63 +90,69 @@ def estimates(X: np.ndarray, y: np.ndarray, patient: np.ndarray) -> Iterator[tup
     yield "estimate_ of RankRLSCV", search.estimate_, search.coef_
     coef = RankRLS(10.0).fit(X, y).coef_
     for method in ("averaged", "leave-pair-out"):
-        options: dict[str, Any] = {} if method == "leave-pair-out" else {"n_splits": 5, "random_state": 0}
-        yield method, estimate_auc(RankRLS(10.0), X, y, groups=patient, method=method, **options), coef
+        if method == "averaged" or y.size <= MOST_ROWS:
+            options: dict[str, Any] = {} if method == "leave-pair-out" else {"n_splits": 5, "random_state": 0}
+            yield method, estimate_auc(RankRLS(10.0), X, y, groups=patient, method=method, **options), coef
 
 
-def measure(setting: Patients, sets: int, seed: int) -> dict[str, Any]:
-    rng, errors, covered, significant = np.random.default_rng(seed), {}, {}, []
-    for _ in range(sets):
-        X, y, patient = setting.draw(rng)
-        for name, found, coef in estimates(X, y, patient):
-            truth = setting.auc(coef)
-            errors.setdefault(name, []).append(found.value - truth)
-            covered.setdefault(name, []).append(found.interval[0] <= truth <= found.interval[1])
-        with contextlib.suppress(InputError):  # too few permutations to find anything
-            test = permutation_test(RankRLS(10.0), X, y, groups=patient, n_permutations=99, random_state=0)
-            significant.append(test.pvalue <= 0.05)
+def measure(part: tuple[int, int]) -> dict[str, Any]:
+    """What one data set of a setting shows."""
+    rng, setting = np.random.default_rng(part), Patients(*EVERY[part[0]])
+    X, y, patient = setting.draw(rng)
+    found: dict[str, Any] = {"estimates": {}, "reported": is_reported(rng, setting)}
+    for name, one, coef in estimates(X, y, patient):
+        truth, (low, high) = setting.auc(coef), one.interval
+        found["estimates"][name] = one.value - truth, low <= truth <= high, high - low
+    with contextlib.suppress(InputError):  # too few permutations to find anything
+        test = permutation_test(RankRLS(10.0), X, y, groups=patient, n_permutations=99, random_state=0)
+        found["significant"] = test.pvalue <= 0.05
+    return found
+
+
+def summary(setting: Patients, found: list[dict[str, Any]]) -> dict[str, Any]:
+    tested = [one["significant"] for one in found if "significant" in one]
+    estimates = {}
+    for name in found[-1]["estimates"]:
+        errors, covered, widths = np.array([one["estimates"][name] for one in found], dtype=float).T
+        estimates[name] = {
+            "mean_error": float(errors.mean()),
+            "standard_error": float(errors.std() / len(errors) ** 0.5),
+            "coverage": float(covered.mean()),
+            "mean_width": float(widths.mean()),
+        }
     return {
-        "sets": sets,
-        "tested": len(significant),
-        "significant": float(np.mean(significant)) if significant else None,
-        "estimates": {
-            name: {
-                "mean_error": float(np.mean(found)),
-                "standard_error": float(np.std(found) / len(found) ** 0.5),
-                "coverage": float(np.mean(covered[name])),
-            }
-            for name, found in errors.items()
-        },
+        "name": str(setting),
+        "sets": len(found),
+        "reported": float(np.mean([one["reported"] for one in found])),
+        "tested": len(tested),
+        "significant": float(np.mean(tested)) if tested else None,
+        "estimates": estimates,
     }
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    options = arguments(__doc__, sets=30, reported=30, only="")
-    sets, reported = (2, 2) if options.quick else (options.sets, options.reported)
-    rng, results = np.random.default_rng(1), []
-    for number, (size, values) in enumerate((size, values) for size in SIZES for values in SETTINGS):
-        setting = Patients(*size, *values)
-        if not re.search(options.only, str(setting)):
-            continue
-        share = float(np.mean([is_reported(rng, setting) for _ in range(reported)]))
-        result = {"name": str(setting), "reported": share, "reported_of": reported}
-        print(f"{setting}: reported in {share:.0%}", end="", flush=True)
-        if sets:
-            result |= measure(setting, sets, number)
-            found = (
-                f"{result['significant']:.0%} of {result['tested']}" if result["tested"] else "none tested"
+    options = arguments(__doc__, sets=100, jobs=1, seconds=float("inf"), only="")
+    sets = 2 if options.quick else options.sets
+    asked = [number for number, one in enumerate(EVERY) if re.search(options.only, str(Patients(*one)))]
+    parts = [(number, k) for k in range(sets) for number in asked]
+    found: dict[int, list[dict[str, Any]]] = {number: [] for number in asked}
+    for (number, _), one in in_processes(measure, parts, jobs=options.jobs, seconds=options.seconds):
+        found[number].append(one)
+    results = [summary(Patients(*EVERY[number]), found[number]) for number in asked if found[number]]
+    for one in results:
+        test = f"{one['significant']:.0%} of {one['tested']}" if one["tested"] else "none tested"
+        print(f"{one['name']}: reported in {one['reported']:.0%}, significant in {test}, {one['sets']} sets")
+        for name, of in one["estimates"].items():
+            print(
+                f"    {name:<24} {of['mean_error']:+.3f} ({of['standard_error']:.3f}), covers {of['coverage']:.3f}, "
+                f"width {of['mean_width']:.3f}"
             )
-            print(f", significant in {found}")
-            for name, one in result["estimates"].items():
-                print(
-                    f"    {name:<24} {one['mean_error']:+.3f} ({one['standard_error']:.3f}), {one['coverage']:.3f}"
-                )
-        else:
-            print()
-        results.append(result)
-        if not options.quick:
-            write_results("dependence", *results)
+    for name in dict.fromkeys(name for one in results for name in one["estimates"]):
+        shares = [one["estimates"][name]["coverage"] for one in results if name in one["estimates"]]
+        print(f"{name}: {np.mean(shares):.3f} on average, {min(shares):.3f} to {max(shares):.3f}")
+    if not (options.quick or options.only):
+        write_results("dependence", *results)
 
 
 if __name__ == "__main__":

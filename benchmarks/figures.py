@@ -8,9 +8,13 @@ A page says where a figure comes from in a comment that readers do not see. One 
     0.711<!--= peers / rankers on mq2007 / preflearn AutoRanker / concordance:.3f -->
 
 that is the file of results, the question, the row (by one of its texts) where the result has rows, the field, and how
-to write it. A table, between two comments:
+to write it. A table, between two comments,
+by a function of this file, or with a row and a column for each value of two fields:
 
     <!-- table: peers / rankers on mq2007 -->
+    <!-- /table -->
+
+    <!-- table: rankrls_vs_ranksvm / data × learner / concordance:.4f -->
     <!-- /table -->
 
 The documentation is not built (``docs/conf.py``), and the tests fail, while a page says something else than its
@@ -25,6 +29,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
+from statistics import mean
 from typing import Any
 
 from audit import RESULTS, ROOT, pages
@@ -46,7 +51,8 @@ def find(source: str) -> Any:
     found: Any = _results(file)
     for step in steps:
         if isinstance(found, list):
-            found = next((row for row in found if step in row.values()), None)
+            rows = (row for row in found if isinstance(row, dict) and step in row.values())
+            found = found[int(step)] if step.isdigit() else next(rows, None)
         else:
             found = found.get(step)
         if found is None:
@@ -63,7 +69,9 @@ def _figure(match: re.Match[str]) -> str:
 
 def _table(match: re.Match[str]) -> str:
     source = match["source"]
-    lines = TABLES[source.split(" / ")[0]](find(source))
+    file = source.split(" / ")[0]
+    crossed = re.fullmatch(r"\w+ / (\w+) × (\w+) / ([^:]+):(\S+)", source)
+    lines = crossed_table(_results(file), *crossed.groups()) if crossed else TABLES[file](find(source))
     return match["start"] + "\n" + "\n".join(lines) + "\n\n" + match["end"]
 
 
@@ -74,6 +82,17 @@ def _with_error(row: dict[str, Any], field: str, form: str) -> str:
     return f"{row[field]:{form}}".replace("-", "−") + (
         "" if error is None else f" ± {error:{form.lstrip('+')}}"
     )
+
+
+def crossed_table(rows: list[dict[str, Any]], down: str, across: str, field: str, form: str) -> list[str]:
+    """A row for each value of one field, a column for each of another; without rows in which nothing was measured."""
+    found = {(row[down], row[across]): row[field] for row in rows if row.get(field) is not None}
+    columns = list(dict.fromkeys(column for _, column in found))
+    lines = [f"| {down} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for name in dict.fromkeys(name for name, _ in found):
+        cells = [f"{found[name, column]:{form}}" if (name, column) in found else "" for column in columns]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def peers_table(rows: list[dict[str, Any]]) -> list[str]:
@@ -114,7 +133,107 @@ def since_table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-TABLES: dict[str, Callable[[Any], list[str]]] = {"peers": peers_table, "peers_since": since_table}
+def growth_table(cases: list[dict[str, Any]]) -> list[str]:
+    """How the time of each call grows with each of its sizes."""
+    lines = ["| call | size | documented exponent | measured | at the largest |", "|---|---|---|---|---|"]
+    for case in cases:
+        for number, (axis, found) in enumerate(case["axes"].items()):
+            first, last, seconds = found["values"][0], found["values"][-1], found["seconds"][-1]
+            grown = "–" if found["exponent"] is None else f"{found['exponent']:.1f}".replace("-", "−")
+            time = f"{seconds:.2g} s" if seconds >= 0.02 else "–"
+            name = "" if number else case["question"]
+            lines.append(
+                f"| {name} | {axis} {first:,} to {last:,} | {found['documented']:g} | {grown} | {time} |"
+            )
+    return lines
+
+
+def curves_table(found: dict[str, Any]) -> list[str]:
+    """Kendall's tau of each method over the number of answers."""
+    curves = found["curves"]
+    answers = max((curve["answers"] for curve in curves.values()), key=len)
+    lines = ["| answers | " + " | ".join(map(str, answers)) + " |", "|---" * (len(answers) + 1) + "|"]
+    for name, curve in sorted(curves.items(), key=lambda one: -one[1]["tau"][0]):
+        cells = [f"{tau:.3f}" for tau in curve["tau"]] + [""] * (len(answers) - len(curve["tau"]))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def auc_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Coverage over no, weak and strong signal, 30 rows with two kernels and 200 rows with the linear one."""
+    lines = [
+        "| estimate | features | 95 % interval holds the truth | DeLong alone | width, 30 rows | width, 200 rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    kinds: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get("rows") == 200 and row["kernel"] == "rbf" or "measure" not in row:
+            continue
+        share = "" if row["positive"] is None else f", {row['positive']:.0%} positive".replace("%", " %")
+        name = row["measure"] + (share or ", real y")
+        kinds.setdefault((name, row["features"]), []).append(row)
+    for (name, features), some in sorted(
+        kinds.items(), key=lambda one: ("AUC" not in one[0][0], one[0][0][::-1])
+    ):
+        cells = []
+        for field in ("coverage", "coverage_models_as_given"):
+            shares = [100 * row[field] for row in some]
+            cells.append(f"{mean(shares):.1f} % ({min(shares):.1f} to {max(shares):.1f})")
+        cells += [f"{mean(row['mean_width'] for row in some if row['rows'] == m):.2f}" for m in (30, 200)]
+        lines.append(f"| {name} | {features} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def ranks_table(rows: list[dict[str, Any]]) -> list[str]:
+    """How often all rank intervals of a board held, before and now, and single ratings."""
+    designs = {
+        "equal": "alike: ranks (before), one rating",
+        "tastes": "with tastes: ranks (before), one rating",
+        "skewed": "tastes, k-th judge 1/k of the battles",
+    }
+    found = {(row["items"], row["judges"], row["design"]): row for row in rows}
+    lines = ["| items, judges | " + " | ".join(designs.values()) + " |", "|---" * (len(designs) + 1) + "|"]
+    for items, judges in sorted({key[:2] for key in found if key[2] in designs}):
+        some = [found.get((items, judges, design)) for design in designs]
+        cells = [
+            f"{one['held']:.3f} ({one['before']:.3f}), {one['single']:.3f}" if one else "" for one in some
+        ]
+        lines.append(f"| {items}, {judges} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def sets_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Coverage and mean size of four ways to cut off, on real data."""
+    methods = {
+        "sets": "sets", "first k": "first k, k chosen on training queries", "fixed score": "fixed score",
+        "share of exp": "fixed share of Σ exp f",
+    }  # fmt: skip
+    lines = [
+        "| data, target | requested | " + " | ".join(methods.values()) + " |",
+        "|---" * (len(methods) + 2) + "|",
+    ]
+    found = {row["question"]: row for row in rows}
+    for name, targets in (
+        ("OHSUMED (LETOR 2)", ("best", "any-relevant")),
+        ("MQ2007 (85 % of rows)", ("best", "top-k", "any-relevant", "all-relevant")),
+    ):
+        for target in targets:
+            for asked in (0.8, 0.9, 0.95) if target == "best" else (0.9,):
+                some = [found[f"{name}, target {target}, asked {asked}, {method}"] for method in methods]
+                cells = [f"{one['coverage']:.3f}, {one['size']:.1f}" for one in some]
+                lines.append(f"| {name}, {target} | {asked} | " + " | ".join(cells) + " |")
+    return lines
+
+
+TABLES: dict[str, Callable[[Any], list[str]]] = {
+    "auc_intervals": auc_table,
+    "comparisons_needed": curves_table,
+    "growth": growth_table,
+    "peers": peers_table,
+    "peers_since": since_table,
+    "rank_coverage": ranks_table,
+    "sets": sets_table,
+}
 
 
 def written(text: str) -> str:

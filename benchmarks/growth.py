@@ -1,14 +1,10 @@
-"""How does the time of each call grow with the size of its data, and what do busy neighbours and more cores do to it?
+"""How does the time of each call grow with the size of its data?
 
 Every public learner, search, estimate and hold-out is timed while one size at a time is doubled: rows, features, rows
 of a query, basis vectors, items, answers, stored values or alphas. The exponent that fits the largest sizes stands
-beside the documented one; a call that grows faster by more than 0.3 is a defect, and so is one that takes more than
-three times as long beside as many busy processes as there are cores.
+beside the documented one; a call that grows faster by more than 0.3 is a defect.
 
-    python growth.py                       # alone
-    python growth.py --beside 2            # beside two busy processes
-    python growth.py --blas-threads 32     # as on a host with many cores and a small quota
-    python growth.py --cores 1 2 4 8 16    # larger cases, on this many cores
+    python growth.py
     python growth.py --only linear         # cases whose name contains this
     python growth.py --smoke               # small sizes: does every case run?
 """
@@ -16,15 +12,9 @@ three times as long beside as many busy processes as there are cores.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
-import subprocess
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +22,8 @@ import numpy as np
 
 from _harness import write_results
 
-# Beyond its documented exponent, and beside busy processes.
-TOLERANCE, SLOWDOWN = 0.3, 3.0
+# Beyond its documented exponent.
+TOLERANCE = 0.3
 # Times below this many seconds are those of Python, not of the method.
 _LEAST_SECONDS = 0.02
 
@@ -238,42 +228,12 @@ CASES = {
 }
 
 
-# What many cores are for; sizes as they are.
-LARGE_CASES = {
-    "RankRLS, RBF, 200,000 rows, 1,000 basis vectors": Case(
-        ranker("RankRLS", kernel="rbf", gamma="median", random_state=0),
-        {"rows": 200_000, "features": 46, "query": 100, "basis": 1000},
-        {},
-    ),
-    "RankRLSCV, RBF, 40,000 rows, five folds, 300 basis vectors": Case(
-        ranker("RankRLSCV", kernel="rbf", gamma="median", cv=5, random_state=0),
-        {"rows": 40_000, "features": 46, "query": 100, "basis": 300},
-        {},
-    ),
-    "RankRLSCV, RBF, 3,000 rows, leave-query-out": Case(
-        ranker("RankRLSCV", kernel="rbf", gamma="median"), {"rows": 3000, "features": 46}, {}
-    ),
-    "RankRLS, RBF, 6,000 rows": Case(
-        ranker("RankRLS", kernel="rbf", gamma="median"), {"rows": 6000, "features": 46}, {}
-    ),
-    "RankRLSCV, linear, 1,000,000 rows, leave-query-out": Case(
-        ranker("RankRLSCV"), {"rows": 1_000_000, "features": 46, "query": 100}, {}
-    ),
-    "RankRFM, 20,000 rows": Case(
-        ranker("RankRFM", random_state=0), {"rows": 20_000, "features": 46, "query": 100}, {}
-    ),
-    "AutoRanker, 12,000 rows": Case(
-        ranker("AutoRanker", random_state=0), {"rows": 12_000, "features": 46, "query": 100}, {}
-    ),
-}
-
-
-def seconds(case: Case, sizes: dict[str, int], repeats: int, warm_up: dict[str, int] | None = None) -> float:
-    """The least of several calls, after one with the same sizes, or with those to warm up."""
+def seconds(case: Case, sizes: dict[str, int], repeats: int) -> float:
+    """The least of several calls, after one that is not counted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         call = case.prepare(**sizes)
-        (call if warm_up is None else case.prepare(**warm_up))()
+        call()
         times = []
         for _ in range(repeats):
             start = time.perf_counter()
@@ -299,107 +259,29 @@ def exponent(values: list[int], found: list[float]) -> float | None:
     return float(np.polyfit(x, t, 1)[0])
 
 
-def _spin() -> None:
-    while True:
-        pass
-
-
-@contextmanager
-def busy(n: int) -> Iterator[None]:
-    """This many processes, each of which keeps a core busy."""
-    processes = [multiprocessing.get_context("spawn").Process(target=_spin, daemon=True) for _ in range(n)]
-    for process in processes:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-
-
 def small(case: Case) -> dict[str, int]:
     return {name: max(8, size // 20) for name, size in case.sizes.items()}
-
-
-def largest(case: Case, *, smoke: bool) -> dict[str, int]:
-    if smoke:
-        return small(case)
-    axis = next(iter(case.exponents), None)
-    if axis is None:
-        return case.sizes
-    return {**case.sizes, axis: case.sizes[axis] * 2**case.doublings}
-
-
-def over_cores(name: str, cores: list[int], smoke: bool) -> dict[str, float]:
-    """Seconds of the largest size in a process of its own for each number of cores."""
-    out = {}
-    for n in cores:
-        command = [sys.executable, __file__, "--one", name, *(["--smoke"] if smoke else [])]
-        everything = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, everything[:n])
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-        finally:
-            os.sched_setaffinity(0, everything)
-        out[str(n)] = json.loads(done.stdout.splitlines()[-1])
-    return out
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--beside", type=int, default=0, metavar="N", help="busy processes beside every case")
-    parser.add_argument("--blas-threads", type=int, metavar="N", help="threads that BLAS starts with")
-    parser.add_argument("--cores", type=int, nargs="+", metavar="N", help="numbers of cores to measure with")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
     parser.add_argument("--smoke", action="store_true", help="small sizes: does every case run?")
-    parser.add_argument("--one", help="print the seconds of the largest size of one case")
     options = parser.parse_args()
-    if options.one:
-        case = {**CASES, **LARGE_CASES}[options.one]
-        print(json.dumps(seconds(case, largest(case, smoke=options.smoke), 1, warm_up=small(case))))
-        return
-    if options.blas_threads and os.environ.get("OPENBLAS_NUM_THREADS") != str(options.blas_threads):
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(options.blas_threads)}
-        sys.exit(subprocess.run([sys.executable, *sys.argv], env=environment).returncode)
-    cases = LARGE_CASES if options.cores else CASES
-    chosen = {name: case for name, case in cases.items() if options.only in name}
-    results = [measure(name, case, options) for name, case in chosen.items()]
+    results = [
+        measure(name, case, smoke=options.smoke) for name, case in CASES.items() if options.only in name
+    ]
     if not options.smoke and not options.only:
-        kind = (
-            "cores"
-            if options.cores
-            else "busy"
-            if options.beside
-            else "threads"
-            if options.blas_threads
-            else ""
-        )
-        write_results("growth" + (f"_{kind}" if kind else ""), *results)
+        write_results("growth", *results)
 
 
-def measure(name: str, case: Case, options: Any) -> dict[str, Any]:
+def measure(name: str, case: Case, *, smoke: bool) -> dict[str, Any]:
     """Print and return one row of the table."""
-    if options.cores:
-        found = over_cores(name, options.cores, options.smoke)
-        first, n_first = next(iter(found.values())), int(next(iter(found)))
-        efficiency = {n: n_first * first / (int(n) * s) for n, s in found.items()}
-        told = (f"{n}: {s:.2f} s ({efficiency[n]:.0%})" for n, s in found.items())
-        print(f"{name:<58} " + "  ".join(told), flush=True)
-        return {"case": name, "seconds_by_cores": found, "efficiency": efficiency}
-    if options.beside:
-        sizes = largest(case, smoke=options.smoke)
-        alone = seconds(case, sizes, 2)
-        with busy(options.beside):
-            beside = max(seconds(case, sizes, 1) for _ in range(1 if options.smoke else 3))
-        ratio = beside / alone
-        verdict = "" if ratio <= SLOWDOWN or beside < 0.1 else "  SLOW"
-        print(f"{name:<48} {alone:8.3f} s alone {beside:8.3f} s beside  {ratio:5.1f} x{verdict}", flush=True)
-        return {"case": name, "alone": alone, "beside": beside, "ratio": ratio}
     axes = {}
     for axis, documented in case.exponents.items():
-        found = walk(case, axis, smoke=options.smoke)
+        found = walk(case, axis, smoke=smoke)
         grown = found["exponent"]
         verdict = "  FAST" if grown is not None and grown > documented + TOLERANCE else ""
         shown = "  -  " if grown is None else f"{grown:5.2f}"
@@ -410,7 +292,7 @@ def measure(name: str, case: Case, options: Any) -> dict[str, Any]:
             flush=True,
         )
         axes[axis] = {**found, "documented": documented}
-    return {"case": name, "axes": axes}
+    return {"question": name, "axes": axes}
 
 
 if __name__ == "__main__":

@@ -89,11 +89,11 @@ def against_whole(l: int, p: int, limit: float, repeats: int, alpha: float):
     difference = abs(values["preflearn"] - values["HiGHS, whole program"]) / values["preflearn"]
     assert difference < 1e-6, difference
     return report(
-        f"order preferences, l = {l}, p = {p}",
+        f"order preferences, l = {l}, p = {p}, alpha = {alpha:g}",
         seconds,
         baseline="HiGHS, whole program",
         limits={"preflearn": limit},
-        note=f"rbf, alpha = {alpha:g}; objectives differ by {difference:.1e}",
+        note=f"rbf; objectives differ by {difference:.1e}",
         extra={"objectives": values},
     )
 

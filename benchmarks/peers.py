@@ -230,7 +230,7 @@ def _measured(
     while running or waiting:
         while waiting and len(running) < options.jobs and time.monotonic() < end:
             name, fold, contestant = one = waiting.pop(0)
-            command = [sys.executable, __file__, "--one", name, str(fold), contestant]
+            command = [sys.executable, sys.argv[0], "--one", name, str(fold), contestant]
             command += ["--data", str(options.data)] if options.data else []
             command += ["--memory"] if options.memory else []
             running[one] = subprocess.Popen(
@@ -359,9 +359,9 @@ def firsts(tables: dict[str, list[dict]]) -> list[dict]:
     return [{"contestant": name, **counts[name]} for name in order]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="the folder that holds letor_ohsumed_v2 and the others")
+def main(file: str = "peers") -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, help="the folder that holds the data")
     parser.add_argument("--only", choices=DATA, action="append")
     parser.add_argument("--contestant", choices=CONTESTANTS, action="append")
     parser.add_argument("--fold", type=int, action="append", help="from 0 on; all by default")
@@ -401,7 +401,7 @@ def main() -> None:
         _print_table(name, rows)
     if options.record:
         results = [{"question": f"rankers on {name}", "results": rows} for name, rows in tables.items()]
-        write_results("peers", *results, {"question": "first, or as good", "results": firsts(tables)})
+        write_results(file, *results, {"question": "first, or as good", "results": firsts(tables)})
 
 
 if __name__ == "__main__":

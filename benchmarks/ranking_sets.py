@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,11 @@ class Part:
         """Grades minus the mean of their query: what a regression must be given to rank."""
         codes = np.unique(self.qid, return_inverse=True)[1]
         return self.y - (np.bincount(codes, self.y) / np.bincount(codes))[codes]
+
+    def widened(self, width: int) -> Part:
+        """With columns of zeros at the end: features that no row of a file has."""
+        missing = width - self.X.shape[1]
+        return Part(np.pad(self.X, ((0, 0), (0, missing))), self.y, self.qid) if missing else self
 
     def __add__(self, other: Part) -> Part:
         later = other.qid + self.qid.max() + 1
@@ -77,9 +83,7 @@ def _read_parts(
         raise FileNotFoundError(f"{folder} lies in a folder that --data names")
     parts = [_read_part([data / folder / one for one in some], missing) for some in names]
     width = max(part.X.shape[1] for part in parts)
-    first, second, third = (
-        Part(np.pad(part.X, ((0, 0), (0, width - part.X.shape[1]))), part.y, part.qid) for part in parts
-    )
+    first, second, third = (part.widened(width) for part in parts)
     return first, second, third
 
 
@@ -118,6 +122,52 @@ def lightgbm_example(data: Path | None, fold: int) -> tuple[Part, Part, Part]:
     return (*_split_off_validation(whole, fold), test)
 
 
+def files_of_folds(folder: Path) -> list[tuple[Path, Path | None, Path]]:
+    """Files to train on, to validate and to test, as MSLR-WEB (Fold1/train.txt), Yahoo (set1.train.txt) and Istella
+    (train.txt, with or without vali.txt) have them, compressed or not.
+    """
+    parts = [("train",), ("vali", "valid"), ("test",)]
+    starts = [f"{one.name}/" for one in sorted(folder.glob("Fold*"))]
+    starts += sorted({one.name.split(".")[0] + "." for one in folder.glob("set*.train.txt*")})
+    folds = []
+    for start in starts or [""]:
+        found = [
+            next((path for name in names for path in sorted(folder.glob(f"{start}{name}.txt*"))), None)
+            for names in parts
+        ]
+        if found[0] is None or found[2] is None:
+            raise FileNotFoundError(
+                f"{folder} has no {start}train.txt and {start}test.txt: expected Fold1/train.txt, set1.train.txt or "
+                "train.txt, and the same for vali (or valid) and test."
+            )
+        folds.append((found[0], found[1], found[2]))
+    return folds
+
+
+def standard_fold(data: Path, fold: int) -> tuple[Part, Part, Part]:
+    """A fold of a public set; without a file to validate, a fifth of the training queries does."""
+    train, validation, test = files_of_folds(data)[fold]
+    first, second, third = _read_parts(data, "", ([train], [validation or train], [test]))
+    return (first, second, third) if validation else (*_split_off_validation(first, fold), third)
+
+
+def like_mslr(rows: int, seed: int) -> Part:
+    """Rows as in MSLR-WEB30K: 136 features, half of them counts, 120 rows a query, grades from 0 (52 %) to 4 (1 %)."""
+    hidden_to_features = np.random.default_rng(0).normal(size=(20, 136))
+    rng = np.random.default_rng(seed)
+    qid = np.arange(rows) // 120
+    hidden = rng.normal(size=(rows, 20)).astype(np.float32)
+    X = hidden @ hidden_to_features + 2 * rng.standard_normal((rows, 136), dtype=np.float32)
+    X[:, :68] = np.floor(np.exp(0.2 * X[:, :68] + 1))
+    utility = hidden[:, :4].sum(axis=1) + hidden[:, 0] * hidden[:, 1] + np.maximum(hidden[:, 2], 0) ** 2
+    utility += 3 * rng.normal(size=rows) + rng.normal(size=qid[-1] + 1)[qid]
+    return Part(X, np.searchsorted([0.52, 0.84, 0.97, 0.99], _quantiles(utility)).astype(float), qid)
+
+
+def _quantiles(values: np.ndarray) -> np.ndarray:
+    return np.argsort(np.argsort(values)) / len(values)
+
+
 def _read_part(paths: list[Path], missing: float | None = None) -> Part:
     parts = []
     for path in paths:
@@ -127,11 +177,7 @@ def _read_part(paths: list[Path], missing: float | None = None) -> Part:
         order = np.argsort(codes, kind="stable")
         parts.append(Part(X[order].astype(np.float64), data.y[order].astype(float), codes[order]))
     width = max(part.X.shape[1] for part in parts)
-    total = None
-    for part in parts:
-        part = Part(np.pad(part.X, ((0, 0), (0, width - part.X.shape[1]))), part.y, part.qid)
-        total = part if total is None else total + part
-    return total
+    return reduce(Part.__add__, (part.widened(width) for part in parts))
 
 
 # Each with the number of its folds.

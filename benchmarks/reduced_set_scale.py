@@ -1,12 +1,10 @@
-"""Reduced sets without the kernel block in memory: accuracy and memory at a million rows, and time against rows.
+"""Reduced sets without the kernel block in memory: time, accuracy and memory at a million rows.
 
     python benchmarks/reduced_set_scale.py            # a million rows: some minutes on one core
     python benchmarks/reduced_set_scale.py --quick    # small sizes, nothing written
 
-Questions:
-- m = 1,000,000 rows in 10,000 queries, r = 2000 basis vectors, RBF: is the concordance of conjugate gradients within
-  1 % of that of the exact reduced set, and is the peak memory of each under 1 GB?
-- does the time of a fit grow linearly in m at fixed r, from 10,000 to 1,000,000 rows?
+m = 1,000,000 rows in 10,000 queries, r = 2000 basis vectors, RBF: is the concordance of conjugate gradients within 1 %
+of that of the exact reduced set, and is the peak memory of each under 1 GB?
 """
 
 from __future__ import annotations
@@ -97,57 +95,13 @@ def at_a_million(m: int, r: int) -> dict:
     )
 
 
-def growth(sizes: list[int], r: int) -> dict:
-    seconds = {}
-    for m in sizes:
-        X, y, qid = problem(m)
-        runs = []
-        for _ in range(2 if m <= 100_000 else 1):
-            start = time.perf_counter()
-            model(r, "primal").fit(X, y, qid=qid)
-            runs.append(time.perf_counter() - start)
-        seconds[f"{m:,} rows"] = min(runs)
-    exponent = float(np.polyfit(np.log(sizes), np.log(list(seconds.values())), 1)[0])
-    print(f"\ntime ~ m^{exponent:.2f} at r = {r}")
-    return report(
-        "time against rows at fixed r",
-        seconds,
-        baseline=next(iter(seconds)),
-        note=f"r = {r}, one pass",
-        extra={"exponent": exponent, "rows": sizes},
-    )
-
-
-def plot(result: dict) -> None:
-    """benchmarks/results/reduced_set_scale.svg, where Matplotlib is installed."""
-    try:
-        import matplotlib
-
-        matplotlib.use("svg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        return
-    from _harness import RESULTS
-
-    figure, ax = plt.subplots(figsize=(5, 3.5))
-    rows, seconds = np.array(result["rows"]), np.array(list(result["values"].values()))
-    ax.loglog(rows, seconds, "o", label="measured")
-    ax.loglog(rows, seconds[0] * (rows / rows[0]), "--", label="linear")
-    ax.set(xlabel="rows m", ylabel="seconds", title=f"fit at fixed r: time ~ m^{result['exponent']:.2f}")
-    ax.legend()
-    figure.savefig(RESULTS / "reduced_set_scale.svg", bbox_inches="tight", metadata={"Date": None})
-
-
 def main() -> None:
     options = arguments(__doc__, repeats=1)  # two long fits: no repeats
     if options.quick:
         at_a_million(20_000, 200)
-        growth([2_000, 5_000, 10_000], 100)
         return
-    grown = growth([10_000, 30_000, 100_000, 300_000, 1_000_000], 500)
     result = at_a_million(1_000_000, 2000)
-    write_results("reduced_set_scale", result, grown)
-    plot(grown)
+    write_results("reduced_set_scale", result)
 
 
 if __name__ == "__main__":

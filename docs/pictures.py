@@ -431,7 +431,7 @@ def speed():
     chosen = [case for case in results if "rows" in case["axes"]][:6]
     for case in chosen:
         axis = case["axes"]["rows"]
-        ax.loglog(axis["values"], axis["seconds"], "o-", ms=3, label=case["case"])
+        ax.loglog(axis["values"], axis["seconds"], "o-", ms=3, label=case["question"])
     ax.set(xlabel="rows", ylabel="seconds, 2 cores")
     ax.legend(fontsize=7)
     return figure

@@ -1140,6 +1140,29 @@ def parse_statements(linkage, context):
     return said
 
 
+def meetings(y, scores, folds, clusters) -> dict[frozenset, tuple[float, int]]:
+    """Pairs of rows with different y in one fold, by their two clusters: how many are in order, of how many."""
+    found = {}
+    for i, j in itertools.combinations(range(len(y)), 2):
+        if y[i] != y[j] and folds[i] == folds[j] and clusters[i] != clusters[j]:
+            wins, pairs = found.get(frozenset((clusters[i], clusters[j])), (0.0, 0))
+            won = 0.5 + 0.5 * np.sign(y[i] - y[j]) * np.sign(scores[i] - scores[j])
+            found[frozenset((clusters[i], clusters[j]))] = (wins + won, pairs + 1)
+    return found
+
+
+def variance_inside_folds(y, scores, folds, clusters) -> float:
+    """Of the share of pairs in order: the sum over any two meetings that have a cluster in common."""
+    found = meetings(y, scores, folds, clusters)
+    total = sum(pairs for _, pairs in found.values())
+    share = sum(wins for wins, _ in found.values()) / total
+    error = {key: (wins - share * pairs) / total for key, (wins, pairs) in found.items()}
+    related = [(a, b) for a in found for b in found if a & b]
+    squares = sum(value**2 for value in error.values())
+    known = 1 - sum(found[a][1] * found[b][1] for a, b in related) / total**2
+    return max(sum(error[a] * error[b] for a, b in related), squares) / known if known > 1e-9 else math.inf
+
+
 def query_interval(y, held_out, fitted, qid) -> tuple[float, float]:
     """95 % interval of the mean share of pairs in order over held-out queries, pair by pair and query by query."""
     from scipy.stats import t as student

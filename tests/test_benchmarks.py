@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -66,3 +67,54 @@ def test_a_table_is_written_from_the_results(figures, monkeypatch):
     written = figures.written(page)
     assert "| A | 2 | 0.7000 ± 0.0100 | 0.5000 |" in written and "stale" not in written
     assert figures.written(written) == written
+
+
+@pytest.mark.parametrize("names", ["Fold1/{}.txt", "set1.{}.txt", "{}.txt"])
+def test_a_public_set_is_read_from_its_standard_files(names, tmp_path):
+    rng = np.random.default_rng(0)
+    for part in ("train", "vali", "test"):
+        path = tmp_path / "Set" / names.format("valid" if part == "vali" and "set1" in names else part)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [
+            f"{rng.integers(3)} qid:{k // 6} 1:{rng.normal():.3f} 2:{rng.normal():.3f}" for k in range(60)
+        ]
+        path.write_text("\n".join(rows) + "\n")
+    command = [
+        sys.executable,
+        "public.py",
+        "--data",
+        str(tmp_path / "Set"),
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
+    command += ["--contestant", "preflearn RankRLS, linear"]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Set/0/preflearn RankRLS, linear: 0." in done.stdout
+
+
+def test_a_public_set_without_its_files_is_refused(tmp_path):
+    command = [sys.executable, "public.py", "--data", str(tmp_path)]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert "expected Fold1/train.txt, set1.train.txt or train.txt" in done.stderr
+
+
+def test_a_release_shows_no_results_of_a_version_before_the_last(monkeypatch):
+    if list((BENCHMARKS.parent / "changes").glob("+*.md")):
+        pytest.skip("changes wait for the next release")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import audit
+
+    assert not audit.outdated(), "run the commands that `python benchmarks/audit.py` prints"
+
+
+def test_results_of_earlier_versions_are_found(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import audit
+
+    (tmp_path / "old.json").write_text('{"results": [{"measured": {"version": "0.0.1", "command": "x"}}]}')
+    page = tmp_path / "page.md"
+    page.write_text("Measured in `benchmarks/results/old.json`.")
+    monkeypatch.setattr(audit, "RESULTS", tmp_path)
+    monkeypatch.setattr(audit, "pages", lambda: [page])
+    assert audit.outdated() == {tmp_path / "old.json": [page]}

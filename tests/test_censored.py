@@ -674,6 +674,9 @@ X4, T4, E4 = np.arange(8.0).reshape(4, 2) ** 1.5, np.array([1.0, 2.0, 3.0, 4.0])
 DATES = np.array(["2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01"], dtype="datetime64[D]")
 
 
+MISSING = pytest.importorskip("pandas").NA
+
+
 @pytest.mark.parametrize(
     ("y", "event", "message"),
     [
@@ -682,6 +685,7 @@ DATES = np.array(["2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01"], dtype
         (T4, [0, 1, 2, 1], r"event must be True \(or 1\).*row 2 has 2"),
         (T4, ["yes", "no", "no", "yes"], "event must be True.*row 0 has 'yes'"),
         (T4, [1, 1, np.nan, 0], "event must be True.*row 2 has nan"),
+        (T4, np.array([1, 1, 0, MISSING], object), "event must be True.*row 3 has <NA>.*leave out rows"),
         (T4, [1, 1, 0], r"event must hold one value for each of the 4 rows: found an array of shape \(3,\)"),
         (-T4, E4, "times, which are not negative: row 3 has -4"),
         ([1, 2, np.nan, 3], E4, "NaN"),

@@ -212,6 +212,18 @@ def test_what_holds_no_events_is_refused(changed, columns, words):
     assert status == 2 and words in text
 
 
+def test_a_column_that_marks_censored_rows_is_not_taken_for_events(changed, tmp_path):
+    censored = 1 - patients()["died"]
+    status, text = changed(*TRAIN, "--event", "censored", died=None, censored=censored)
+    assert status == 2 and "by its name 1 means censored. Pass --event censored=0 if '0' means" in text
+    fixed = ("--drop", "patient", "--set", "alphas=1")
+    assert changed(*TRAIN, "--event", "censored=0", *fixed, died=None, censored=censored)[0] == 0
+    X = {name: patients()[name] for name in ("age", "sex")}
+    scores = load_model(tmp_path / "m.preflearn").predict(X)
+    assert changed(*EVENT, *fixed)[0] == 0
+    assert (load_model(tmp_path / "m.preflearn").predict(X) == scores).all()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -319,7 +331,29 @@ def test_a_model_is_explained_exported_and_described(model, call, tmp_path):
     found = feature_influence(saved, X, known, random_state=0)
     assert found.names[found.order[0]] == "age"
     assert found.concordance == pytest.approx(concordance(known, saved.predict(X)))
-    assert call("export", model, "--to", "onnx", "-o", tmp_path / "m.onnx")[0] == 0
+
+
+@pytest.mark.parametrize("words", [EVENT, ("--target", "time", "--event", "died", "--time-limit", "0.1")])
+def test_a_served_or_exported_model_scores_patients_as_it_predicts(words, study, call, tmp_path):
+    pytest.importorskip("starlette"), pytest.importorskip("onnxruntime"), pytest.importorskip("httpx")
+    from tests.web_server import serving
+
+    from preflearn.cli.serve import _scorer
+    from preflearn.web.serving import serve_app
+
+    path = tmp_path / "m.preflearn"
+    assert call("train", study, *words, "--drop", "patient", "-o", path, "-q")[0] == 0
+    table = patients()
+    X = {name: table[name] for name in ("age", "sex")}
+    scores = load_model(path).predict(X)
+    assert concordance(table["time"], scores, event=table["died"]) > 0.6
+    items = [{"age": float(age), "sex": str(sex)} for age, sex in zip(X["age"], X["sex"], strict=True)]
+    with serving(serve_app(_scorer(path))) as client:
+        found = client.post("/rank", json={"items": items}).json()
+    assert found["scores"] == pytest.approx(scores, rel=1e-9)
+    assert found["order"] == np.argsort(-scores, kind="stable").tolist()  # who lives longest comes first
+    onnx = ("export", path, "--to", "onnx", "-o", tmp_path / "m.onnx", "--check", study)
+    assert "orders the rows of the check as predict does" in "".join(call(*onnx)[1:])
 
 
 # ------------------------------------------------------------------------------------------- curves and their test

@@ -20,7 +20,7 @@ from tests import oracles
 from preflearn import RLS, RankRLS
 from preflearn.comparisons import encode_queries, one_group
 from preflearn.metrics import auc, concordance
-from preflearn.model_selection import cross_val_predict, leave_pair_out
+from preflearn.model_selection import _tally, cross_val_predict, leave_pair_out
 from preflearn.model_selection._intervals import (
     check_mean_interval,
     freedom_of_clusters,
@@ -29,10 +29,11 @@ from preflearn.model_selection._intervals import (
     optimism,
     placement_variance,
     query_interval,
+    variance_inside_folds,
     wilson_interval,
     worth_of_queries,
 )
-from preflearn.model_selection._tally import tally_pairs, tally_scores
+from preflearn.model_selection._tally import tally_meetings, tally_pairs, tally_scores
 from preflearn.model_selection.estimates import _Data, _deal, estimate_auc, estimate_concordance
 from strategies import examples
 
@@ -196,6 +197,57 @@ def test_the_variance_of_groups_is_that_of_resampled_groups(constant):
     assert found == pytest.approx(np.var(shares), rel=0.2)
     if constant:  # in a group with both classes, what rows have in common cancels
         assert found > 1.5 * placement_variance(tally, y)
+
+
+@given(seed=st.integers(0, 10_000), n_folds=st.integers(1, 6), n_groups=st.integers(2, 24))
+@examples(30)
+def test_variance_inside_folds_is_that_of_pairs_with_a_cluster_in_common(seed, n_folds, n_groups):
+    rng = np.random.default_rng(seed)
+    y, f = rng.integers(0, 3, 24), rng.integers(0, 5, 24).astype(float)
+    group, fold = rng.integers(0, n_groups, 24), rng.integers(0, n_folds, 24)
+    fold = fold[group] if seed % 2 else fold  # whole groups, or not
+    if not oracles.meetings(y, f, fold, group):
+        return
+    folds, groups = encode_queries(fold, 24), encode_queries(group, 24)
+    tally = tally_scores(y, f, folds, groups)
+    met = tally_meetings(y, f, folds, groups)
+    found = sorted(one for one in zip(*met, strict=True) if one[1])
+    assert found == sorted((*one, 1.0) for one in oracles.meetings(y, f, fold, group).values())
+    expected = oracles.variance_inside_folds(y, f, fold, group)
+    assert variance_inside_folds(tally, met, groups) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n_groups", "n_rows", "n_folds", "classes"),
+    [(20, 2, 10, True), (20, 3, 5, True), (30, 1, 5, False), (20, 1, 1, False)],
+)
+def test_variance_inside_folds_is_that_of_the_share(n_groups, n_rows, n_folds, classes):
+    """Over many data sets. Placement values, which count each pair at both ends, say up to twice as much."""
+    rng, group = np.random.default_rng(0), np.repeat(np.arange(n_groups), n_rows)
+    folds, groups = (encode_queries(of, group.size) for of in (group % n_folds, group))
+    shares, found, doubled = [], [], []
+    for _ in range(800):
+        f, y = (rng.normal(size=n_groups)[group] + rng.normal(size=group.size) for _ in range(2))
+        y = (y > 0) * 1 if classes else y
+        tally = tally_scores(y, f, folds, groups)
+        if tally.n_pairs:
+            shares.append(tally.share)
+            found.append(variance_inside_folds(tally, tally_meetings(y, f, folds, groups), groups))
+            doubled.append(placement_variance(tally, np.zeros_like(group), groups))
+    assert np.mean(found) == pytest.approx(np.var(shares), rel=0.12)
+    assert np.mean(doubled) > np.var(shares) * (1.4 if n_folds == 10 else 0.9)
+
+
+def test_of_many_meetings_some_are_drawn(monkeypatch):
+    rng, fold = np.random.default_rng(0), np.arange(1200) // 2 % 4
+    y, f, group = rng.normal(size=1200), rng.normal(size=1200), np.arange(1200) // 2
+    folds, groups = encode_queries(fold, 1200), encode_queries(group, 1200)
+    every = tally_meetings(y, f + y, folds, groups)
+    for most in (20_000, 600):
+        monkeypatch.setattr(_tally, "_MOST_ROWS", most)
+        wins, pairs, times = tally_meetings(y, f + y, folds, groups)
+        assert pairs.sum() < most and times @ pairs == pytest.approx(every[2] @ every[1])
+        assert times @ wins**2 == pytest.approx(every[2] @ every[0] ** 2, rel=0.2)
 
 
 def test_degrees_of_freedom_of_groups_are_satterthwaites():

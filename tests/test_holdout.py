@@ -712,3 +712,16 @@ def test_columns_that_are_constant_inside_queries_say_nothing(solver, options, c
     )
     expected = oracles.refit_folds(model, X, y, qid, map(np.sort, folds))
     np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
+
+
+def test_two_folds_of_cost_relative_never_compare_all_rows(monkeypatch):
+    from preflearn.comparisons import relative
+
+    sizes, block = [], relative._relative_block
+    monkeypatch.setattr(
+        relative, "_relative_block", lambda scores, w: sizes.append(len(scores)) or block(scores, w)
+    )
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 5)), rng.normal(size=200)
+    cross_val_predict(RankRLS(cost="relative"), X, y, cv=2)
+    assert sizes and max(sizes) <= 100

@@ -372,20 +372,30 @@ def _events(table: TableData, reading: Reading) -> np.ndarray:
     if reading.seen is not None and reading.seen in labels and len(labels) <= 2:
         return texts == reading.seen
     values = truth_values([text.removesuffix(".0") for text in texts.tolist()])
-    if reading.seen is None and not np.isnan(values).any():
+    if reading.seen is None and not np.isnan(values).any() and not _means_censored(texts, table, name):
         return values > 0
     found = f"{table.source}: column {name!r} of {{argument}} holds {listed(labels)}"
     if len(labels) > 2:
         raise InputError(
             f"{found}, {len(labels)} different values: expected two, whether the event was seen or the time is "
-            "censored (competing events are not supported)",
+            "censored (competing events are not supported; a column that is 1 for one of them takes the others as "
+            "censored)",
             argument="event",
         )
-    said = (
-        "expected 0 and 1, true and false, or yes and no" if reading.seen is None else "expected one of these"
-    )
+    if reading.seen is None and np.isnan(values).any():
+        said = "expected 0 and 1, true and false, or yes and no"
+    else:
+        said = "by its name 1 means censored" if reading.seen is None else "expected one of these"
     remedies = [Remedy("event", f"{name}={one}", f"if {one!r} means that it was seen") for one in labels]
     raise InputError(f"{found}: {said}", *remedies, argument="event")
+
+
+def _means_censored(texts: np.ndarray, table: TableData, name: str) -> bool:
+    """Whether 1 means the opposite by the name of the column, such as "censored" or "alive"."""
+    from ..report.look import suggest_event
+
+    target = str(table.target)
+    return "=" in (suggest_event({name: texts, target: table.y}, target) or "")
 
 
 def encoded(table: TableData, kinds: dict[str, str] | None) -> RankingData:

@@ -250,12 +250,15 @@ def _as_events(event: Any, n_rows: int) -> np.ndarray:
         )
     if values.dtype == bool:
         return values
-    known = [value in (0, 1) for value in values.tolist()]  # True equals 1
+    known = [
+        value in {0, 1} for value in values.tolist()
+    ]  # by their hashes: True is 1, and pandas.NA compares with none
     if not all(known):
         row = known.index(False)
         raise ValueError(
             f"event must be True (or 1) where the event was seen and False (or 0) where the time is censored: row "
-            f"{row} has {values.tolist()[row]!r}."
+            f"{row} has {values.tolist()[row]!r}. Compare other labels with the one that means seen, such as event="
+            "(status == 'dead'), and leave out rows of which it is not known."
         )
     return values.astype(float).astype(bool)
 

@@ -6,6 +6,7 @@ The weights 1 / (s_i - s_j)² give each query a dense block, so L costs O(Σ n_q
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from ..numerics.memory import require_memory
 from .base import Comparisons, Removal, drop_from_blocks, parts_change_weight
 from .grouping import Groups, query_weights
+from .queries import tie_groups_of
 
 # Up to this many numbers, differences of features of all pairs are stored.
 _MOST_DIFFERENCES = 1 << 24
@@ -44,24 +46,46 @@ class RelativeComparisons(Comparisons):
         self.queries = queries
         self.weighting = weighting
         self.row_weights = row_weights
-        self.target = np.zeros((self.n_rows, 1))
         self._members = [queries.rows(query) for query in range(queries.n_groups)]
-        self._blocks = []
-        n_pairs = np.zeros(queries.n_groups, dtype=np.int64)
-        pair_weight = np.zeros(queries.n_groups)
-        w = np.ones(self.n_rows) if row_weights is None else row_weights
+
+    @cached_property
+    def _compared(self) -> tuple[list[np.ndarray], np.ndarray, float]:
+        """The blocks of L, b and the weight of all pairs; not made where only parts of the rows are trained on."""
+        blocks, target = [], np.zeros((self.n_rows, 1))
+        pair_weight = np.zeros(self.queries.n_groups)
+        w = np.ones(self.n_rows) if self.row_weights is None else self.row_weights
         for query, members in enumerate(self._members):
-            found = _relative_block(scores[members, 0], w[members])
-            block, self.target[members, 0], n_pairs[query], pair_weight[query] = found
-            self._blocks.append(block)
-        totals = np.bincount(queries.codes, weights=w, minlength=queries.n_groups)
-        weights = query_weights(weighting, totals, pair_weight)
-        for block, weight in zip(self._blocks, weights, strict=True):
+            block, target[members, 0], pair_weight[query] = _relative_block(
+                self.scores[members, 0], w[members]
+            )
+            blocks.append(block)
+        totals = np.bincount(self.queries.codes, weights=w, minlength=self.queries.n_groups)
+        weights = query_weights(self.weighting, totals, pair_weight)
+        for block, weight in zip(blocks, weights, strict=True):
             block *= weight
-        self.target *= weights[queries.codes][:, None]
-        self.pairs_per_query = n_pairs
-        self.n_comparisons = int(n_pairs.sum())
-        self._total_weight = float(weights @ pair_weight)
+        return blocks, target * weights[self.queries.codes][:, None], float(weights @ pair_weight)
+
+    @property
+    def _blocks(self) -> list[np.ndarray]:
+        return self._compared[0]
+
+    @property
+    def target(self) -> np.ndarray:  # type: ignore[override]
+        return self._compared[1]
+
+    def total_weight(self) -> float:
+        return self._compared[2]
+
+    @property
+    def n_outputs(self) -> int:
+        return 1
+
+    @cached_property
+    def n_comparisons(self) -> int:  # type: ignore[override]
+        counted = np.ones(self.n_rows) if self.row_weights is None else (self.row_weights > 0) * 1.0
+        tied = tie_groups_of(self.scores[:, 0], self.queries)[0]
+        of_queries, of_ties = (np.bincount(one.codes, weights=counted) for one in (self.queries, tied))
+        return int(of_queries @ of_queries - of_ties @ of_ties) // 2
 
     def laplacian(self, V: np.ndarray) -> np.ndarray:
         out = np.empty_like(V)
@@ -86,10 +110,7 @@ class RelativeComparisons(Comparisons):
 
     def squared_targets(self) -> np.ndarray:
         # The error of a pair is divided by its target: each target is 1.
-        return np.array([self._total_weight])
-
-    def total_weight(self) -> float:
-        return self._total_weight
+        return np.array([self.total_weight()])
 
     def diagonal(self) -> np.ndarray:
         out = np.empty(self.n_rows)
@@ -151,7 +172,7 @@ def _require_memory_for_blocks(queries: Groups) -> None:
     n = queries.counts.astype(np.int64)
     largest = int(n.max(initial=0))
     require_memory(
-        8 * (int((n * n).sum()) + 3 * largest * largest),  # the blocks, and three temporary ones
+        8 * (int((n * n).sum()) + 3 * largest * largest),  # the blocks, and temporary ones
         f"a block of {largest} × {largest} for the largest query under cost='relative'",
         "Use cost='magnitude' or 'unit', which need no such block, or smaller queries.",
     )
@@ -163,14 +184,15 @@ def _runs(labels: np.ndarray) -> Iterator[tuple[int, int]]:
     yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
 
 
-def _relative_block(scores: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, float]:
-    """L, b, the number of untied pairs of one query and their total weight; w are the weights of the rows."""
-    difference = scores[:, None] - scores[None, :]
-    inverse = np.divide(1.0, difference, out=np.zeros_like(difference), where=difference != 0)
-    weight = np.multiply.outer(w, w)
-    weight[inverse == 0] = 0.0
-    block = -(inverse**2) * weight
+def _relative_block(scores: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """L and b of one query, and the total weight of its untied pairs; w are the weights of the rows."""
+    inverse = scores[:, None] - scores
+    untied = inverse != 0
+    np.divide(1.0, inverse, out=inverse, where=untied)
+    target = (inverse * w).sum(axis=1) * w
+    block = np.square(inverse, out=inverse)
+    block *= -w[:, None]
+    block *= w
     np.fill_diagonal(block, 0.0)
     np.fill_diagonal(block, -block.sum(axis=1))
-    target = (inverse * weight).sum(axis=1)
-    return block, target, int(np.count_nonzero(weight)) // 2, float(weight.sum()) / 2
+    return block, target, float(w @ (untied @ w)) / 2

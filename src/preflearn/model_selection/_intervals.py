@@ -8,6 +8,19 @@ part of the error of c is a sum over rows, so that
 which for two classes is DeLong's variance of an AUC. Rows that share a group enter as one term (Obuchowski). It takes
 the scores as given: it covers the randomness of the test rows, not that of the training rows.
 
+**Folds.** Where rows are compared inside of folds, the two rows of a pair meet few others, and what makes the pair
+differ from c beyond its two rows is no longer a small part of the error. Write the sum over the pairs of two clusters
+g and h (of two rows) as w_gh = n_gh (a_g + a_h) + e_gh, S_g = Σ_h w_gh and D_g = Σ_h n_gh. Then Σ w has the variance
+Σ D_g² Var a_g + Σ_{g<h} Var e_gh, while in Σ S_g² each e_gh is counted at both ends, as is n_gh² Var a_g. So
+
+    se² = (Σ_g S_g² - Σ_{g<h} w_gh²) / N² / (1 - κ),      κ = (Σ_g D_g² - Σ_{g<h} n_gh²) / N²
+
+where κ corrects for c being the mean of the same pairs (for variances that grow with n_gh). It is unbiased for all
+pairs of one sample or of two, and for folds of two clusters, for which Σ S_g² / N² would be twice as large. Pairs that
+share a row do not depend on each other negatively (Hoeffding 1948), hence the first sum is taken to be at least twice
+the second. The training is as if all rows were compared: ρ multiplies the variance of the share of all pairs, across
+folds.
+
 **Optimism.** Cross-validation has the second kind of randomness as well. Its size can be estimated from the models.
 With r the correlation of predicted and true differences over the pairs and z = r / (1 - r²)^½ (for two classes, the
 mean margin of a pair in standard deviations), let z₀ be that of the model on its own training rows, z that of the
@@ -60,8 +73,8 @@ from scipy.stats import beta
 from scipy.stats import t as student
 from sklearn.utils import check_random_state
 
-from ..comparisons import CensoredComparisons, Groups, encode_queries
-from ._tally import PairTally, tally_scores
+from ..comparisons import CensoredComparisons, Groups, encode_queries, one_group
+from ._tally import PairTally, tally_meetings, tally_scores
 
 LEVEL = 0.95
 TRAINED_TOGETHER = (
@@ -186,14 +199,16 @@ def _unbias_weighted(w: np.ndarray) -> float:
     return 1.0 / short if short > 1e-9 else 0.0
 
 
-def freedom_of_clusters(tally: PairTally, clusters: Groups) -> float:
+def freedom_of_clusters(tally: PairTally, clusters: Groups, n_folds: int = 1) -> float:
     """Degrees of freedom of `placement_variance` with groups, by Satterthwaite: n - 1 for n groups that weigh the same.
 
-    A sum of squares w² z² has (Σ w²)² / Σ w⁴ of them for independent normal z; one is lost for the mean.
+    A sum of squares w² z² has (Σ w²)² / Σ w⁴ of them for independent normal z, of which the mean of each of the folds
+    takes its share.
     """
     w = _weights_of_clusters(tally, clusters)
     squares = w**2
-    return max(1.0, float(squares.sum()) ** 2 / max(float(squares @ squares), np.finfo(float).tiny) - 1.0)
+    independent = float(squares.sum()) ** 2 / max(float(squares @ squares), np.finfo(float).tiny)
+    return max(1.0, independent * (1.0 - n_folds / clusters.n_groups))
 
 
 def most_effective(y: np.ndarray) -> float:
@@ -285,21 +300,98 @@ def interval_of_one_ranking(
     F. E. Satterthwaite. An approximate distribution of estimates of variance components. Biometrics Bulletin 2 (1946),
     110-114.
     """
-    levels, codes = np.unique(y, return_inverse=True)
-    strata = codes if levels.shape[0] == 2 else np.zeros_like(codes)
     if clusters is not None and clusters.n_groups == y.shape[0]:
         clusters = None
-    variance = placement_variance(tally, strata, clusters)
+    variance = placement_variance(tally, _strata(y), clusters)
+    return _interval_from_variance(tally, y, variance, optimism, clusters)
+
+
+def _strata(y: np.ndarray) -> np.ndarray:
+    """The class of each row where there are two, else zeros."""
+    levels, codes = np.unique(y, return_inverse=True)
+    return codes if levels.shape[0] == 2 else np.zeros_like(codes)
+
+
+def _interval_from_variance(
+    tally: PairTally,
+    y: np.ndarray,
+    variance: float,
+    optimism: float,
+    clusters: Groups | None,
+    n_folds: int = 1,
+) -> tuple[float, tuple[float, float]]:
     most, freedom = most_effective(y), freedom_of(y)
     if clusters is not None:
-        freedom = min(freedom, freedom_of_clusters(tally, clusters))
-        if tally.share in (
-            0.0,
-            1.0,
-        ):  # then nothing is known about how much rows of a group resemble each other
+        freedom = min(freedom, freedom_of_clusters(tally, clusters, n_folds))
+        if tally.share in (0.0, 1.0):  # nothing is known about how much rows of a group resemble each other
             most *= clusters.n_groups / y.shape[0]
     interval = wilson_interval(tally.share, variance, most, optimism=optimism, freedom=freedom)
     return 0.25 if np.isinf(optimism) else float(min(variance * (1.0 + optimism), 0.25)), interval
+
+
+def variance_inside_folds(
+    tally: PairTally, meetings: tuple[np.ndarray, np.ndarray, np.ndarray], clusters: Groups
+) -> float:
+    """se² of the share of pairs won, where rows are compared inside of folds; infinite where nothing shows it.
+
+    See "Folds" in the text of this module.
+
+    Parameters
+    ----------
+    tally : PairTally
+    meetings : tuple of three ndarray
+        As of `tally_meetings`.
+    clusters : Groups
+        Rows of a group depend on each other.
+    """
+    influence, n = tally.wins - tally.share * tally.pairs, max(tally.n_pairs, 1)
+    sums, weights = (
+        np.bincount(clusters.codes, weights=one, minlength=clusters.n_groups) / n
+        for one in (influence, tally.pairs)
+    )
+    wins, pairs, times = meetings
+    if not pairs.any():  # all pairs are of two rows of a cluster, which counts each of them twice
+        sums, weights = sums / 2, weights / 2
+    squares = float(times @ ((wins - tally.share * pairs) / n) ** 2)
+    known = 1.0 - float(weights @ weights - times @ (pairs / n) ** 2)
+    return max(float(sums @ sums) - squares, squares) / known if known > 1e-9 else float("inf")
+
+
+def interval_inside_folds(
+    y: np.ndarray,
+    held_out: np.ndarray,
+    fitted: np.ndarray,
+    folds: Groups,
+    clusters: Groups | None = None,
+    events: np.ndarray | None = None,
+    *,
+    rankings: Groups | None = None,
+) -> tuple[PairTally, float, tuple[float, float]]:
+    """The pairs of held-out rows inside of folds, the variance of the share that is won, and its 95 % interval.
+
+    Parameters
+    ----------
+    y, held_out, fitted : ndarray of shape (m,)
+        Labels, predictions by models trained without the row's fold, and those of the model trained on all rows.
+    folds : Groups
+    clusters : Groups, optional
+        Rows of a group depend on each other; they are not compared where others are.
+    events : ndarray of bool, shape (m,), optional
+        Where the labels are `lived_longer` of censored times.
+    rankings : Groups, optional
+        Rows that would be compared if there were no folds; all by default.
+    """
+    rows = Groups(np.arange(y.shape[0]), y.shape[0])
+    apart = None if clusters is None or clusters.n_groups == y.shape[0] else clusters
+    rankings = one_group(y.shape[0]) if rankings is None else rankings
+    tally, whole = (tally_scores(y, held_out, of, apart, events) for of in (folds, rankings))
+    meetings = tally_meetings(y, held_out, folds, apart or rows, events)
+    variance = variance_inside_folds(tally, meetings, apart or rows)
+    lost, labels = optimism_inside(y, held_out, fitted, folds.codes), scarce_labels(y, events)
+    if variance > 0 and np.isfinite(lost):
+        lost *= min(1.0, placement_variance(whole, _strata(labels), apart) / variance)
+    n_folds = folds.n_groups // rankings.n_groups
+    return tally, *_interval_from_variance(tally, labels, variance, lost, apart, n_folds)
 
 
 def mean_interval(values: np.ndarray, clusters: Groups | None = None) -> tuple[float, tuple[float, float]]:

@@ -51,13 +51,12 @@ from ._intervals import (
     LEVEL,
     TRAINED_TOGETHER,
     groups_of_queries,
-    interval_of_one_ranking,
+    interval_inside_folds,
     interval_over_queries,
     mean_interval,
     optimism,
     optimism_inside,
     placement_values,
-    scarce_labels,
     widening,
     wilson_interval,
 )
@@ -446,7 +445,9 @@ def estimate_of_rows(
     columns = order.T.ravel(), held_out.T.ravel(), fitted.T.ravel()
     if name in ("concordance", "auc") and in_queries is not None and not _weights_pairs(scoring):
         owners = encode_queries(np.tile(units[0].codes, n_outputs), order.size)
-        found = _share_of_pairs(columns, inside, owners, unit, events, in_queries=in_queries)
+        found = _share_of_pairs(
+            columns, inside, owners, unit, events, in_queries=in_queries, n_outputs=n_outputs
+        )
     else:
         value = float(scoring.measure(y, held_out, within))
 
@@ -484,11 +485,12 @@ def _share_of_pairs(
     events: np.ndarray | None = None,
     *,
     in_queries: bool,
+    n_outputs: int,
 ) -> dict[str, Any]:
     """What an estimate says of a concordance, from labels, held-out predictions and those of the model of all rows."""
-    tally = tally_scores(columns[0], columns[1], inside, None if in_queries else owners, events)
-    per_query = tally.share_per_group(inside)
     if in_queries:
+        tally = tally_scores(columns[0], columns[1], inside, events=events)
+        per_query = tally.share_per_group(inside)
         value, counted = float(np.nanmean(per_query)), np.flatnonzero(~np.isnan(per_query))
         clusters = groups_of_queries(owners, inside, counted)
         variance, interval = interval_over_queries(
@@ -497,9 +499,15 @@ def _share_of_pairs(
         over = f"{counted.size:,} queries" if clusters is None else f"{clusters.n_groups:,} {unit}"
         method = f"Student's t over the {over}, {TRAINED_TOGETHER}"
     else:
+        tally, variance, interval = interval_inside_folds(
+            *columns,
+            inside,
+            owners,
+            events,
+            rankings=_of_outputs(one_group(len(columns[0]) // n_outputs), n_outputs),
+        )
+        per_query = tally.share_per_group(inside)
         value, method = tally.share, placement_values(owners)
-        lost = optimism_inside(*columns, inside.codes)
-        variance, interval = interval_of_one_ranking(tally, scarce_labels(columns[0], events), lost, owners)
     return {
         "value": value,
         "interval": interval,

@@ -18,6 +18,9 @@ import numpy as np
 
 from ..comparisons import Groups, encode_queries
 
+# Rows of the meetings that are counted: beyond it some meetings are drawn.
+_MOST_ROWS = 50_000
+
 
 @dataclass(frozen=True)
 class PairTally:
@@ -109,7 +112,7 @@ def tally_scores(
     pairs = owners.counts[owner] - _same(owner, grade)
     tied = _same(owner, place) - _same(owner, place, grade)
     concordant = _both_lower(grade, place, owner) + _both_lower(
-        grade.max() - grade, place.max() - place, owner
+        grade.max(initial=0) - grade, place.max(initial=0) - place, owner
     )
     return PairTally(concordant + 0.5 * tied, pairs.astype(float))
 
@@ -134,6 +137,64 @@ def tally_pairs(y: np.ndarray, pairs: np.ndarray, predictions: np.ndarray) -> Pa
         np.bincount(ends, weights=both, minlength=y.shape[0]),
         np.bincount(ends, minlength=y.shape[0]).astype(float),
     )
+
+
+def tally_meetings(
+    y: np.ndarray, scores: np.ndarray, owners: Groups, clusters: Groups, events: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count the pairs between any two clusters that meet in a group of rows that are compared.
+
+    Parameters
+    ----------
+    y, scores, owners, events : as in `tally_scores`
+    clusters : Groups
+        Rows that depend on each other.
+
+    Returns
+    -------
+    wins, pairs, times : ndarray of shape (p,)
+        Of each meeting: the pairs won, all pairs, and how many meetings it stands for.
+
+    Notes
+    -----
+    In round r of a tournament of k, i meets r - i modulo k, so that any two meet once in k rounds. All rounds are
+    counted together; where that is too much, the first of them, with players in a random order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from preflearn.comparisons import Groups, one_group
+    >>> rows = Groups(np.arange(3), 3)
+    >>> wins, pairs, times = tally_meetings(np.array([1, 0, 2]), np.array([0.8, 0.6, 0.7]), one_group(3), rows)
+    >>> wins.sum(), pairs.sum(), times
+    (2.0, 3.0, array([1., 1., 1.]))
+    """
+    m = y.shape[0]
+    order = np.random.default_rng(0).permutation(clusters.n_groups)
+    players, player = np.unique(owners.codes * clusters.n_groups + order[clusters.codes], return_inverse=True)
+    n_players = np.bincount(players // clusters.n_groups, minlength=owners.n_groups)
+    starts = np.cumsum(n_players) - n_players
+    place, k = player - starts[owners.codes], n_players[owners.codes]
+    partner = (np.arange(min(int(k.max()), max(1, _MOST_ROWS // m)))[:, None] - place) % k
+    takes_part = (np.arange(partner.shape[0])[:, None] < k) & (partner != place)
+    takes_part &= 2 * np.minimum(place, partner) <= k * (_MOST_ROWS / m)
+    number, row = np.nonzero(takes_part)
+    seats = np.sort(starts[owners.codes[row]] + [place[row], partner[number, row]], axis=0)
+    met = encode_queries(seats[0] * players.size + seats[1], row.size)
+    own = encode_queries(2 * met.codes + (seats[0] == player[row]), row.size)
+    some = None if events is None else events[row]
+    every, same = (tally_scores(y[row], scores[row], of, events=some) for of in (met, own))
+    owner = owners.codes[row[met.order[met.starts[:-1]]]]
+    seen = np.bincount(owner, minlength=owners.n_groups)[owner]
+    one, other = np.sort(players[seats] % clusters.n_groups, axis=0)
+    pair = encode_queries(one * clusters.n_groups + other, row.size)  # may meet in several groups
+    first = pair.order[pair.starts[:-1]]
+    wins, pairs = (
+        np.bincount(pair.codes, weights=ends, minlength=pair.n_groups) / 2
+        for ends in (every.wins - same.wins, every.pairs - same.pairs)
+    )
+    all_meetings = n_players * (n_players - 1) / 2
+    return wins, pairs, (all_meetings[owner] / seen)[met.codes[first]]
 
 
 def winners(predictions: np.ndarray) -> np.ndarray:

@@ -20,14 +20,12 @@ Statistical Methods in Medical Research 28 (2019), 2975-2991.
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_curve
-from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import check_random_state
 
 from ..comparisons import Groups, encode_queries, one_group
@@ -41,10 +39,10 @@ from ._held_out import HeldOut
 from ._intervals import (
     TRAINED_TOGETHER,
     groups_of_queries,
+    interval_inside_folds,
     interval_of_one_ranking,
     interval_over_queries,
     optimism,
-    optimism_inside,
     placement_values,
     scarce_labels,
 )
@@ -316,11 +314,13 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
     _require_folds(data, method, n_splits)
     folds = _deal(data, n_splits, random)
     if method == "averaged":
-        _require_both_classes(data, folds)
+        _require_pairs(data, folds)
     scores = _predict(data, folds, across=method == "pooled")
     of_groups = "of rows of different groups, " if data.owners is not None else ""
     if method == "averaged":
-        tally = tally_scores(data.order, scores, folds, data.owners, data.events)
+        tally, variance, interval = interval_inside_folds(
+            data.order, scores, data.fitted(), folds, data.owners, data.events
+        )
         compared = (
             f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data)}; "
             f"folds are weighted by their number of pairs{instead}"
@@ -330,10 +330,7 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
         tally = tally_scores(data.order, scores, one_group(data.n_rows), events=data.events)
         compared = f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data)}"
         roc = _roc(data, scores)
-    lost = 0.0
-    if method == "averaged":
-        lost = optimism_inside(data.order, scores, data.fitted(), folds.codes)
-    variance, interval = interval_of_one_ranking(tally, data.scarce, lost, data.owners)
+        variance, interval = interval_of_one_ranking(tally, data.scarce, clusters=data.owners)
     return PerformanceEstimate(
         value=tally.share,
         interval=interval,
@@ -504,22 +501,10 @@ def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
             f"{n_splits} folds of whole groups need at least {n_splits} groups: found {data.owners.n_groups}. "
             "Use a smaller n_splits."
         )
-    blank, seed = np.zeros((data.n_rows, 1)), random.randint(2**31)
     codes = np.empty(data.n_rows, dtype=np.int64)
-    if data.values.shape[0] == 2:
-        with warnings.catch_warnings():
-            # A class with fewer rows than folds is spread as evenly as possible; callers check what they need.
-            warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
-            splits = list(
-                StratifiedGroupKFold(n_splits, shuffle=True, random_state=seed).split(
-                    blank, data.classes, data.owners.codes
-                )
-            )
-    else:
-        splits = list(
-            QueryKFold(n_splits, shuffle=True, random_state=seed).split(blank, qid=data.owners.codes)
-        )
-    for fold, (_, test) in enumerate(splits):
+    # Not stratified by class: groups of opposite classes would share a fold more often than others, and are easier.
+    dealt = QueryKFold(n_splits, shuffle=True, random_state=random.randint(2**31))
+    for fold, (_, test) in enumerate(dealt.split(np.zeros((data.n_rows, 1)), qid=data.owners.codes)):
         codes[test] = fold
     kept, codes = np.unique(codes, return_inverse=True)
     return Groups(codes.astype(np.int64), kept.shape[0])
@@ -537,10 +522,9 @@ def _strata(order: np.ndarray, n_splits: int, random: np.random.RandomState) -> 
 
 
 def _folds_of(data: _Data) -> str:
-    spread = "stratified by class" if data.measure == "AUC" else "stratified by y"
-    if data.owners is None:
-        return spread
-    return "of whole groups" + (" stratified by class" if data.measure == "AUC" else "")
+    if data.owners is not None:
+        return "of whole groups"
+    return "stratified by class" if data.measure == "AUC" else "stratified by y"
 
 
 def _require_folds(data: _Data, method: str, n_splits: int) -> None:
@@ -562,12 +546,8 @@ def _require_folds(data: _Data, method: str, n_splits: int) -> None:
         )
 
 
-def _require_both_classes(data: _Data, folds: Groups) -> None:
+def _require_pairs(data: _Data, folds: Groups) -> None:
     pairs = tally_scores(data.order, np.zeros(data.n_rows), folds, data.owners, data.events).pairs
-    if data.measure == "AUC" and (np.bincount(folds.codes, weights=pairs) == 0).any():
-        raise ValueError(
-            "a fold of whole groups has rows of only one class. Use a smaller n_splits, or method='leave-pair-out'."
-        )
     if not pairs.any():
         raise ValueError(
             "no fold has two rows with different y. Use a smaller n_splits, or 'leave-pair-out'."

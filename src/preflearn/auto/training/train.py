@@ -16,12 +16,9 @@ from ...comparisons import encode_queries
 from ...comparisons.inputs import read_times
 from ...model_selection._folds import part_of
 from ...model_selection._intervals import (
-    interval_of_one_ranking,
-    optimism_inside,
+    interval_inside_folds,
     placement_values,
-    scarce_labels,
 )
-from ...model_selection._tally import tally_scores
 from ...progress import Stages
 from ...report.contents import (
     BEST_FEATURE,
@@ -305,21 +302,22 @@ class Candidates:
         events = None if events is None else events[self.seen]
         n_folds, division = np.count_nonzero(~np.isnan(self.held_out.values)), self.problem.division
         folds = encode_queries(division.units.codes[self.seen], order.size)
-        tally = tally_scores(order, self.held_out.scores[self.seen], folds, events=events)
         what = f"inside {n_folds} folds, each ordered by a model that was trained without its fold."
         if division.one_part:
             what = f"inside {n_folds} folds of the held-out part. {division.sentence}."
         owners = part_of(self.problem.units, np.flatnonzero(self.seen))
+        fitted = self.model.predict(self.problem.X)[self.seen]
+        tally, _, interval = interval_inside_folds(
+            order, self.held_out.scores[self.seen], fitted, folds, owners, events
+        )
         if owners is not None:
             what += (
                 f" {self.problem.counted_groups}, {len(self.problem.data):,} rows: no fold divides a group."
             )
-        fitted = self.model.predict(self.problem.X)[self.seen]
-        lost = optimism_inside(order, self.held_out.scores[self.seen], fitted, folds.codes)
         return Estimate(
             self.problem.measure,
             tally.share,
-            interval_of_one_ranking(tally, scarce_labels(order, events), lost, owners)[1],
+            interval,
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
             placement_values(owners),
         )
