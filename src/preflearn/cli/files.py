@@ -273,9 +273,11 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
         data = replace(data, item_names=table.columns[memory["item"]])
     found = None
     if table.query is None and table.y is not None and reading.group is None:
+        from ..comparisons.inputs import surv
         from ..model_selection.dependence import find_dependence
 
-        found = find_dependence(table.columns, table.y)
+        y = table.y if table.events is None else surv(table.y, table.events)
+        found = find_dependence(table.columns, y)
     notes = _query_note(table, reading) if found is None else []
     return Training(data, memory, [*copies, *_event_note(table, reading), *notes], found)
 

@@ -85,7 +85,7 @@ def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Depe
     asked = {"target": reading.target, "query": reading.query, "item": reading.item, "event": event}
     try:
         seen = look_at(table.columns, title=title, **asked)
-        y = None if seen.target is None else target_of(table.columns, _target(reading, seen))
+        y = None if seen.target is None else target_of(table.columns, _target(reading, seen), seen.event)
     except InputError:
         raise
     except ValueError as error:
@@ -93,7 +93,8 @@ def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Depe
     # A query column that was only guessed may be one of patients.
     if y is None or reading.query not in ("auto", None) or seen.query in ("qid", "query"):
         return seen, None, y is not None
-    others = {name: values for name, values in table.columns.items() if name != seen.target}
+    used = {seen.target, (seen.event or "").partition("=")[0]}
+    others = {name: values for name, values in table.columns.items() if name not in used}
     found_in = find_dependence(others, y)
     if found_in is not None and found_in.column == seen.query:
         seen = look_at(table.columns, title=title, **{**asked, "query": None})

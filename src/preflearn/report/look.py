@@ -241,13 +241,13 @@ def look(
     refuse_repeated_columns(frame)
     table, target = _with_label(read_table(frame), target, title)
     event = _find_event(table, target) if event == "auto" else event
-    column, _, seen = (event or "").partition("=")
+    column = (event or "").partition("=")[0]
     if event and target == "auto":
         target = _times_beside(table, column)
     roles = _find_roles(table, {"target": target, "query": query, "item": item, "event": column or None})
     labels = {name: role for role, name in roles.items() if name is not None}
     kinds = {column.name: decide(column, _MAX_CATEGORIES) for column in table.columns}
-    alone = _columns_alone(table, kinds, roles, seen)
+    alone = _columns_alone(table, kinds, roles, event)
     columns = tuple(
         _look_at(column, kinds[column.name], labels.get(column.name), alone.get(column.name))
         for column in table.columns
@@ -413,9 +413,19 @@ def _target_of(table: Table, target: str | None) -> np.ndarray | None:
     return None if values is None or np.isnan(values).all() else values
 
 
-def target_of(columns: Any, target: str) -> np.ndarray | None:
-    """The targets of a table as numbers; None where they are not."""
-    return _target_of(*_with_label(read_table(columns), target, "Table"))
+def target_of(columns: Any, target: str, event: str | None = None) -> np.ndarray | None:
+    """The targets of a table as numbers; None where they are not. With times and events where there is an event."""
+    return _outcomes(*_with_label(read_table(columns), target, "Table"), event)
+
+
+def _outcomes(table: Table, target: str | None, event: str | None) -> np.ndarray | None:
+    y = _target_of(table, target)
+    if y is None or event is None:
+        return y
+    name, _, seen = event.partition("=")
+    codes, labels = _labels_of(next(one for one in table.columns if one.name == name))
+    died = np.array([one == seen if seen else truth_values([one])[0] > 0 for one in labels] + [False])
+    return surv(y, died[codes])  # the last for missing ones, whose code is -1
 
 
 def _with_label(table: Table, target: str | None, title: str) -> tuple[Table, str | None]:
@@ -444,15 +454,11 @@ def columns_alone(table: Any, y: np.ndarray, qid: Any, names: Sequence[str]) -> 
 
 
 def _columns_alone(
-    table: Table, kinds: dict[str, Any], roles: dict[str, str | None], seen: str
+    table: Table, kinds: dict[str, Any], roles: dict[str, str | None], event: str | None
 ) -> dict[str, SingleColumn]:
-    y = _target_of(table, roles["target"])
+    y = _outcomes(table, roles["target"], event)
     if y is None:
         return {}
-    if roles["event"] is not None:
-        codes, labels = _labels_of(next(one for one in table.columns if one.name == roles["event"]))
-        died = np.array([one == seen if seen else truth_values([one])[0] > 0 for one in labels] + [False])
-        y = surv(y, died[codes])  # the last for missing ones, whose code is -1
     apart = (roles["target"], roles["query"], roles["event"])
     others = {name: one for name, one in kinds.items() if name not in apart}
     return _alone(table, others, y, _groups_of(table, roles["query"]))
