@@ -38,7 +38,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from _harness import arguments, coverage_of, in_processes, write_results
-from preflearn import RLSCV, AutoRanker, BradleyTerry, RankRLS, RankRLSCV
+from preflearn import RLSCV, AutoRanker, BradleyTerry, BradleyTerryCV, RankRLS, RankRLSCV, RankSVMCV
 from preflearn.inspection import feature_influence
 from preflearn.metrics import concordance, get_scorer
 from preflearn.model_selection import (
@@ -49,6 +49,7 @@ from preflearn.model_selection import (
     learning_curve,
 )
 from preflearn.model_selection._intervals import mean_interval, wilson_interval
+from preflearn.relations import KroneckerRLSCV
 
 STRENGTH = {"none": 0.0, "weak": 0.2, "medium": 0.4, "strong": 1.5, "all": 30.0}
 UNEQUAL = (2, 3, 5, 10, 30)
@@ -203,6 +204,32 @@ class Search(NamedTuple):
         return found.value, truth, *found.interval, *plain
 
 
+def searched_relation(signal: float, hold_out: str) -> Callable[[np.random.Generator], Found]:
+    """Labels of a third of 40 x 30 pairs of objects; the truth is R² of the others, or of the labels of new objects."""
+
+    def one(rng: np.random.Generator) -> Found:
+        U, V = rng.normal(size=(40, 4)), rng.normal(size=(30, 4))
+        pairs = np.array(list(itertools.product(range(40), range(30))))
+        if hold_out == "entries":
+            rng.shuffle(pairs)
+
+        def labels(U: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+            return signal * U[pairs[:, 0], 0] * V[pairs[:, 1], 0] + rng.normal(size=len(pairs))
+
+        known, others = (pairs[:400], pairs[400:]) if hold_out == "entries" else (pairs, pairs)
+        model = KroneckerRLSCV(hold_out=hold_out, cv=5).fit_pairs_of(U, V, *known.T, labels(U, known))
+        y, f = [], []
+        for _ in range(20):
+            new = U if hold_out == "entries" else rng.normal(size=U.shape)
+            y.append(labels(new, others))
+            f.append(model.predict_pairs_of(new, V, *others.T))
+        found = model.estimate_
+        truth = 1 - float(np.mean((np.array(y) - f) ** 2) / np.var(y))
+        return found.value, truth, *found.interval, *found.interval
+
+    return one
+
+
 @functools.cache
 def censoring_scale(censored: float, signal: float) -> float:
     """The scale of the times to leaving with which this share of `Patients` leaves before the event."""
@@ -238,8 +265,8 @@ class Patients(NamedTuple):
         return found.value, concordance(times, model.predict(new), event=events), *found.interval
 
 
-def searched_preferences(signal: float, answers: int) -> Callable[[np.random.Generator], Found]:
-    """Preferences between pairs of 60 items; the truth is the share of all pairs in the right order."""
+def searched_preferences(search: Any, signal: float, answers: int) -> Callable[[np.random.Generator], Found]:
+    """Preferences between pairs of 60 items; the truth is the score of new answers to all pairs."""
 
     def one(rng: np.random.Generator) -> Found:
         X = rng.normal(size=(60, 5))
@@ -249,13 +276,14 @@ def searched_preferences(signal: float, answers: int) -> Callable[[np.random.Gen
             return signal * (X[pairs[:, 0], 0] - X[pairs[:, 1], 0]) + rng.logistic(size=len(pairs)) > 0
 
         pairs = np.where(won(pairs)[:, None], pairs, pairs[:, ::-1])
-        model = RankRLSCV().fit_pairs(X, pairs)
+        model = clone(search).fit_pairs(X, pairs)
         new = rng.integers(60, size=(20_000, 2))
         new = new[new[:, 0] != new[:, 1]]
         f = model.predict(X)
-        truth = float(np.mean(won(new) == (f[new[:, 0]] > f[new[:, 1]])))
-        found = model.estimate_
-        n = len(pairs)
+        d, found, n = (f[new[:, 0]] - f[new[:, 1]]) * np.where(won(new), 1, -1), model.estimate_, len(pairs)
+        if isinstance(search, BradleyTerryCV):
+            return found.value, -float(np.logaddexp(0, -d).mean()), *found.interval, *found.interval
+        truth = float(np.mean(d > 0))
         return (
             found.value,
             truth,
@@ -266,24 +294,22 @@ def searched_preferences(signal: float, answers: int) -> Callable[[np.random.Gen
     return one
 
 
-def influence(
-    feature: int, queries: int, *, one_ranking: bool = False
-) -> Callable[[np.random.Generator], Found]:
-    """What a fixed model loses when a feature is shuffled inside queries (of one ranking); truth of 3,000 queries."""
-    setting = Ranking(3, "medium", queries, 10)
-    model = RankRLS().fit([[0.0, 0, 0], [1.0, 0.3, 0]], [0.0, 1.0])
+def influence(feature: int, units: int, of: str) -> Callable[[np.random.Generator], Found]:
+    """What a fixed model loses when a feature is shuffled inside queries, or of one ranking; truth of 3,000 units.
+
+    ``of``: what there is one of for ten rows, which in "groups" share half of the variance of features and labels.
+    """
+    setting = Search(None, "medium", units, of, within=0.5 if of == "groups" else 0.0)
+    model = RankRLS().fit([[0.0] * 5, [1.0, 0.3, 0, 0, 0]], [0.0, 1.0])
 
     def measured(rng: np.random.Generator, n: int) -> Any:
-        qid = np.repeat(np.arange(n), 10)
-        X, y = setting.draw(rng, qid)
-        return feature_influence(
-            model, X, y, qid=None if one_ranking else qid, n_repeats=5, random_state=int(rng.integers(2**31))
-        )
+        X, y, labels = setting.draw(rng, 10 * n if of == "rows" else n)
+        return feature_influence(model, X, y, **labels, n_repeats=5, random_state=int(rng.integers(2**31)))
 
     truth = float(measured(np.random.default_rng(1), 3000).values[feature])
 
     def one(rng: np.random.Generator) -> Found:
-        found = measured(rng, queries)
+        found = measured(rng, units)
         return float(found.values[feature]), truth, *found.intervals[feature]
 
     return one
@@ -416,9 +442,12 @@ def cells() -> Iterator[Cell]:
     yield from cells_of_patients()
     for feature, queries in itertools.product((0, 1), (10, 50)):
         what = "useful" if feature == 0 else "useless"
-        yield Cell("feature_influence", f"{what} feature, {queries} queries", influence(feature, queries))
-        name = f"{what} feature, one ranking of {10 * queries} rows"
-        yield Cell("feature_influence", name, influence(feature, queries, one_ranking=True))
+        for of, name in (
+            ("queries", f"{queries} queries"),
+            ("rows", f"one ranking of {10 * queries} rows"),
+            ("groups", f"one ranking, {queries} groups of ten rows"),
+        ):
+            yield Cell("feature_influence", f"{what} feature, {name}", influence(feature, queries, of))
     for queries in (30, 90):
         yield Cell("learning_curve", f"last point, {queries} queries", curve(queries))
     for queries, features, signal in (
@@ -471,8 +500,15 @@ def cells_of_searches() -> Iterator[Cell]:
         name = f"AutoRanker, curved, signal {signal}, {units} queries, {features} features"
         yield Cell("estimate_", name, one.one, 0.1)
     for signal, answers in itertools.product((0.0, 1.0), (50, 200)):
-        name = f"RankRLSCV.fit_pairs, signal {signal:g}, {answers} preferences"
-        yield Cell("estimate_", name, searched_preferences(signal, answers), 0.5)
+        for search in (RankRLSCV(), BradleyTerryCV()):
+            name = f"{type(search).__name__}.fit_pairs, signal {signal:g}, {answers} preferences"
+            yield Cell("estimate_", name, searched_preferences(search, signal, answers), 0.5)
+    for signal, hold_out in itertools.product((0.0, 1.0), ("entries", "rows")):
+        name = f"KroneckerRLSCV, signal {signal:g}, {hold_out} held out"
+        yield Cell("estimate_", name, searched_relation(signal, hold_out), 0.5)
+    for signal, units in itertools.product(("none", "strong"), (20, 60)):
+        one = Search(RankSVMCV(), signal, units).one
+        yield Cell("estimate_", f"RankSVMCV, signal {signal}, {units} queries", one, 0.5)
 
 
 @functools.cache

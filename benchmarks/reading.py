@@ -1,8 +1,7 @@
 """How fast are files read, against scikit-learn's svmlight reader and against merely reading the bytes?
 
 A generated file shaped like MSLR-WEB (136 features, 120 documents a query) and, where the data are at hand, the OHSUMED
-files. Also: chunks of a Parquet file against pyarrow reading the same file in the same batches, a CSV file against
-pandas, the memory of a stream, and the first call with nothing compiled.
+files; and the memory of a stream.
 
     python benchmarks/reading.py
     python benchmarks/reading.py --quick
@@ -12,8 +11,6 @@ from __future__ import annotations
 
 import lzma
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -92,58 +89,6 @@ def ohsumed(folder: Path, repeats: int) -> dict | None:
     )
 
 
-def parquet(folder: Path, n_rows: int, repeats: int) -> dict:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile, write_table
-
-    path = folder / "web.parquet"
-    X, y, qid = make_rows(n_rows, 46)
-    columns = {"target": y, "qid": qid, **{f"f{k}": X[:, k] for k in range(46)}}
-    write_table(pa.table(columns), path)
-
-    def batches(as_matrix: bool) -> None:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=65536):
-                if as_matrix:
-                    np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns[2:]])
-
-    return report(
-        "Parquet, in chunks",
-        best_of(
-            {
-                "pyarrow, batches as matrices": lambda: batches(True),
-                "pyarrow, batches only": lambda: batches(False),
-                "iter_ranking": lambda: drain(path),
-            },
-            repeats=repeats,
-        ),
-        baseline="pyarrow, batches as matrices",
-        note=f"{n_rows:,} rows x 46 features, {path.stat().st_size / 1e6:.0f} MB",
-    )
-
-
-def csv(folder: Path, n_rows: int, repeats: int) -> dict:
-    import pandas as pd
-
-    path = folder / "web.csv"
-    X, y, qid = make_rows(n_rows, 46)
-    table = pd.DataFrame(X, columns=[f"f{k}" for k in range(46)]).assign(target=y, qid=qid)
-    table.to_csv(path, index=False)
-    assert np.array_equal(read_ranking(path).X, X)
-    return report(
-        "CSV",
-        best_of(
-            {
-                "pandas.read_csv": lambda: pd.read_csv(path),
-                "read_ranking": lambda: read_ranking(path),
-            },
-            repeats=repeats,
-        ),
-        baseline="pandas.read_csv",
-        note=f"{n_rows:,} rows x 46 features, {path.stat().st_size / 1e6:.0f} MB",
-    )
-
-
 def prepare_stream(path: str) -> tuple:
     drain(Path(path), rows=2000)
     return (path,)
@@ -174,27 +119,6 @@ def memory(path: Path, n_rows: int) -> dict:
     )
 
 
-def first_call(folder: Path) -> dict:
-    path = folder / "one.txt"
-    path.write_text("1 qid:1 1:0.5\n")
-    code = (
-        "import time; start = time.perf_counter(); from preflearn.io import read_ranking; "
-        f"read_ranking({str(path)!r}); print(time.perf_counter() - start)"
-    )
-    seconds = {}
-    with tempfile.TemporaryDirectory() as cache:
-        for name in ("first process (compiles)", "later processes"):
-            done = subprocess.run(
-                [sys.executable, "-c", code],
-                env=os.environ | {"NUMBA_CACHE_DIR": cache},
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            seconds[name] = float(done.stdout)
-    return report("import and first call", seconds, baseline="later processes")
-
-
 def main() -> None:
     options = arguments(__doc__, repeats=5)
     n_rows = 2_400 if options.quick else 60_000
@@ -204,10 +128,7 @@ def main() -> None:
         results = [
             letor(folder, n_rows, repeats),
             ohsumed(folder, repeats),
-            parquet(folder, 10 * n_rows, repeats),
-            csv(folder, n_rows, repeats),
             memory(folder / "web.txt", n_rows),
-            first_call(folder),
         ]
     if not options.quick:
         write_results(Path(__file__).stem, *(result for result in results if result is not None))

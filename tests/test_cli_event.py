@@ -61,6 +61,22 @@ def changed(call, tmp_path):
     return train
 
 
+def test_two_groups_are_enough_to_train(changed):
+    status, said = changed(*EVENT, "--group", "clinic", patient=None, clinic=np.arange(60) % 2)
+    assert status == 0 and "2 groups (clinic)" in said
+
+
+def test_look_and_train_ask_about_patients_by_their_events(changed, call, tmp_path):
+    """With the same figures: the column of events is no feature in either."""
+    own = np.random.default_rng(1).exponential(100, 30)[np.arange(60) // 2]
+    columns = {"time": np.minimum(own, patients()["time"]), "died": (own < patients()["time"]).astype(int)}
+    _, said = changed(*EVENT, **columns)
+    told = said[said.index("Rows with the same `patient`") : said.index("--group patient holds out")]
+    assert "whole groups held out" in told
+    _, out, _ = call("look", tmp_path / "changed.csv", "--target", "time", "--event", "died")
+    assert told in " ".join(out.split())
+
+
 # ------------------------------------------------------------------------------------------------ what is shown
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from preflearn import AutoRanker
+from preflearn.comparisons.inputs import surv
 from preflearn.errors import DependenceWarning
 from preflearn.model_selection.dependence import _resembles_itself, find_dependence
 
@@ -42,6 +43,21 @@ def test_the_two_figures_are_those_of_rows_and_of_patients():
     # Of a column without such a name only the figures speak.
     renamed = table.rename(columns={"patient": "code name"})
     assert find_dependence(renamed.drop(columns="outcome"), table["outcome"]).column == "code name"
+
+
+def test_of_censored_times_events_are_compared():
+    """Times at which patients leave the study, the same for all their rows, are not outcomes; events are."""
+    rng = np.random.default_rng(0)
+    reported = np.zeros((2, 2), dtype=int)
+    for _ in range(10):
+        patient, own = np.repeat(np.arange(40), 5), rng.exponential(size=40)
+        columns = {"patient": patient, "a": rng.normal(size=40)[patient], "b": rng.normal(size=200)}
+        for case, (lived, left) in enumerate(((own[patient], 1), (rng.exponential(size=200), own[patient]))):
+            left = 0.3 * left * (rng.exponential(size=200) if case == 0 else 1.0)
+            times, died = np.minimum(lived, left), lived <= left
+            reported[case] += [find_dependence(columns, y) is not None for y in (surv(times, died), times)]
+    assert reported[0, 0] == 10 and reported[1, 0] <= 2
+    assert reported[1, 1] == 10  # as plain targets
 
 
 @pytest.mark.parametrize("outcome", ["independent", "of the town"])

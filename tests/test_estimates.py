@@ -638,6 +638,21 @@ def test_query_interval_stays_inside_and_has_a_width(data):
     assert low_more <= low and high_more >= high
 
 
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("event", [None, np.arange(40) % 3 > 0])
+def test_too_few_groups_to_leave_out_pairs_are_folds(n_groups, event):
+    """With two of them only rows of the same group can be compared: then nearly nothing is known."""
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(40, 3)), rng.exponential(size=40), np.arange(40) % n_groups
+    found = estimate_concordance(RankRLS(), X, y, event=event, groups=groups)
+    assert "within 2 folds, of whole groups" in found.compared
+    assert f"{n_groups} groups are too few" in found.compared
+    assert found.method == "averaged" and found.interval[1] - found.interval[0] > 0.6
+    if n_groups == 2:
+        with pytest.raises(ValueError, match="method='averaged'"):
+            estimate_concordance(RankRLS(), X, y, event=event, groups=groups, method="leave-pair-out")
+
+
 def test_groups_of_queries_widen_the_interval():
     rng = np.random.default_rng(0)
     qid, X = np.repeat(np.arange(12), 8), rng.normal(size=(96, 3))
@@ -717,7 +732,11 @@ def test_verbose_reports(capsys):
         ([0, 1] * 6, {"method": "pooled", "n_splits": 13}, "more than the 12 rows"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 1}, "at least 2"),
         ([0, 1] * 6, {"method": "pooled", "n_splits": 2.5}, "n_splits must be an int"),
-        ([0, 1] * 6, {"groups": [1, 1, 2] * 4}, "each class must be found outside any two groups"),
+        (
+            [0, 1] * 6,
+            {"method": "leave-pair-out", "groups": [1, 1, 2] * 4},
+            "each class must be found outside any two groups.*method='averaged'",
+        ),
         (
             [0, 1] * 6,
             {"method": "pooled", "n_splits": 4, "groups": [1, 2, 3] * 4},

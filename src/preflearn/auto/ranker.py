@@ -234,7 +234,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
             and qid is None
             and groups is None
         ):
-            _warn_of_dependence(X, targets if events is None else targets["time"])
+            _warn_of_dependence(X, targets)
         found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
         self._forget_choice()

@@ -128,7 +128,8 @@ def rows_leaving(pairs: np.ndarray, n_rows: int, groups: Any) -> list[np.ndarray
         sets.append(np.flatnonzero(np.isin(owners.codes, owners.codes[pair])))
         if sets[-1].shape[0] >= n_rows - 1:
             raise ValueError(
-                f"The groups of the pair {pair.tolist()} contain all rows but one: nothing is left to train on."
+                f"The groups of the pair {pair.tolist()} contain all rows but one: nothing is left to train on. "
+                "Hold out one group at a time (in estimates method='averaged'), or name smaller groups."
             )
     return sets
 

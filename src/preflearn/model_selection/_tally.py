@@ -93,6 +93,8 @@ def tally_scores(
     >>> tally.wins.tolist(), tally.share
     ([2.0, 1.0, 0.5, 1.5], 0.625)
     """
+    if y.size == 0:
+        return PairTally(np.zeros(0), np.zeros(0))
     if apart is not None and apart.n_groups < y.shape[0]:
         every = tally_scores(y, scores, owners, events=events)
         together = encode_queries(owners.codes * apart.n_groups + apart.codes, y.shape[0])
@@ -112,7 +114,7 @@ def tally_scores(
     pairs = owners.counts[owner] - _same(owner, grade)
     tied = _same(owner, place) - _same(owner, place, grade)
     concordant = _both_lower(grade, place, owner) + _both_lower(
-        grade.max(initial=0) - grade, place.max(initial=0) - place, owner
+        grade.max() - grade, place.max() - place, owner
     )
     return PairTally(concordant + 0.5 * tied, pairs.astype(float))
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import f as fisher
 
-from ..comparisons import Groups, encode_queries
+from ..comparisons import CensoredComparisons, Groups, encode_queries, one_group
+from ..comparisons.censored import lived_longer
 from ..learners.rls import RLS
 from ..tables.encoding.frames import NUMBER, TEXT, Column, read_table
 from ..tables.encoding.kinds import QUERY_WORDS, name_words
@@ -80,7 +81,7 @@ def find_dependence(columns: Any, y: Any) -> Dependence | None:
     columns : data frame, or mapping from names to columns
         Without the target.
     y : array-like of shape (m,)
-        Numbers; rows where it is not known are left out.
+        Numbers, or censored times with the fields "time" and "event"; rows where it is not known are left out.
 
     Returns
     -------
@@ -92,8 +93,9 @@ def find_dependence(columns: Any, y: Any) -> Dependence | None:
     Columns are looked at if at least eight labels are there, and a fifth of the rows shares one; columns of numbers
     only with a name such as "id" or "patient". The outcome resembles itself inside of labels where its intraclass
     correlation is above .1 and Fisher's test of a one-way analysis of variance has p < .02. The quick model is kernel
-    ridge regression on the other columns, on up to 1,000 rows of whole labels, each with its best alpha. O(1000³) for
-    each column.
+    ridge regression on the other columns, on up to 1,000 rows of whole labels, each with its best alpha. Of censored
+    times the outcome is how many rows a row is known to have outlived, minus those that outlived it (Gehan's score).
+    O(1000³) for each column.
 
     Examples
     --------
@@ -108,14 +110,16 @@ def find_dependence(columns: Any, y: Any) -> Dependence | None:
     >>> find_dependence(columns, rng.integers(2, size=200)) is None
     True
     """
-    targets = np.asarray(y, dtype=float)
-    known = np.isfinite(targets)
+    targets, events = np.asarray(y), None
+    if targets.dtype.names:
+        targets, events = targets["time"], targets["event"]
+    targets = targets.astype(float)
     table = read_table(columns)
     candidates = {one.name: _groups_of(one) for one in table.columns if not one.problem}
     found = []
     for name, groups in candidates.items():
         if groups is not None:
-            found += _compare(columns, [one.name for one in table.columns], name, groups, targets, known)
+            found += _compare(columns, [one.name for one in table.columns], name, groups, targets, events)
     return max(found, key=lambda one: one.together - one.apart, default=None)
 
 
@@ -139,11 +143,16 @@ def _groups_of(column: Column) -> Groups | None:
 
 
 def _compare(
-    columns: Any, names: Sequence[str], name: str, groups: Groups, y: np.ndarray, known: np.ndarray
+    columns: Any, names: Sequence[str], name: str, groups: Groups, y: np.ndarray, events: np.ndarray | None
 ) -> list[Dependence]:
-    rows = np.flatnonzero(known)
+    rows = np.flatnonzero(np.isfinite(y))
     rows = rows[encode_queries(groups.codes[rows], rows.shape[0]).sample(_MOST_ROWS)]
     part, t = encode_queries(groups.codes[rows], rows.shape[0]), y[rows]
+    order = t
+    if events is not None:
+        events = events[rows]
+        order = 1.0 * lived_longer(t, events)
+        t = CensoredComparisons(t[:, None], events, one_group(t.shape[0])).target[:, 0]
     if rows.shape[0] < 4 * _N_FOLDS or part.n_groups < _LEAST_LABELS or np.ptp(t) == 0:
         return []
     ordered, labels = t[part.order], part.codes[part.order]
@@ -158,7 +167,9 @@ def _compare(
     whole = [
         test for _, test in QueryKFold(_N_FOLDS, shuffle=True, random_state=0).split(blank, qid=part.codes)
     ]
-    together, apart = (_tally(held, tests, t) for tests in (shuffled_folds(rows.shape[0], _N_FOLDS), whole))
+    together, apart = (
+        _tally(held, tests, order, events) for tests in (shuffled_folds(rows.shape[0], _N_FOLDS), whole)
+    )
     if together is None or apart is None:
         return []
     gap = together.share - apart.share
@@ -199,13 +210,13 @@ def _features(columns: Any, names: Sequence[str], rows: np.ndarray) -> np.ndarra
     return (X - X.mean(axis=0)) / X.std(axis=0) if X.shape[1] else None
 
 
-def _tally(held: HeldOut, tests: list[np.ndarray], y: np.ndarray) -> Any:
+def _tally(held: HeldOut, tests: list[np.ndarray], y: np.ndarray, events: np.ndarray | None) -> Any:
     """Pairs in the right order within folds, at the best alpha; None where no pair is compared."""
     codes = np.empty(y.shape[0], dtype=np.int64)
     for fold, test in enumerate(tests):
         codes[test] = fold
     folds = Groups(codes, len(tests))
-    found = [tally_scores(y, scores, folds) for scores in held.predict(tests, _ALPHAS)]
+    found = [tally_scores(y, scores, folds, events=events) for scores in held.predict(tests, _ALPHAS)]
     return max(found, key=lambda one: one.share) if found[0].n_pairs else None
 
 

@@ -140,7 +140,7 @@ def estimate_auc(
     labels, positive = _read_classes(y, n_items(X))
     data = _Data(estimator, X, labels, positive, "AUC", groups, verbose)
     _refuse_unknown(method or _METHODS[0], _METHODS)
-    data.require_classes(method or _METHODS[0])
+    data.require_classes(method)
     return _estimate(data, method, _read_splits(n_splits), random_state)
 
 
@@ -268,7 +268,7 @@ class _Data:
         """The labels that limit what is known."""
         return scarce_labels(self.order, self.events)
 
-    def require_classes(self, method: str) -> None:
+    def require_classes(self, method: str | None) -> None:
         if method == "leave-pair-out" and not self.can_leave_pairs():
             raise ValueError(
                 "leave-pair-out with groups would leave a class without training rows: each class must be found "
@@ -316,7 +316,10 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
     if method == "averaged":
         _require_pairs(data, folds)
     scores = _predict(data, folds, across=method == "pooled")
-    of_groups = "of rows of different groups, " if data.owners is not None else ""
+    owners = data.owners
+    of_groups = (
+        "of rows of different groups, " if owners is not None and folds.n_groups < owners.n_groups else ""
+    )
     if method == "averaged":
         tally, variance, interval = interval_inside_folds(
             data.order, scores, data.fitted(), folds, data.owners, data.events
@@ -350,18 +353,23 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
 
 
 def _folds_instead_of_pairs(data: _Data, n_splits: int) -> tuple[int, str]:
-    """The folds that are held out where leaving out every pair by refitting would take minutes, and what to say."""
+    """The folds that are held out where leaving out every pair by refitting would take minutes, and what to say.
+
+    Or where so few groups are there that a pair of them leaves too little to train on.
+    """
+    n = data.n_rows if data.owners is None else data.owners.n_groups
+    counts = np.bincount(data.classes).min() if data.measure == "AUC" else data.n_rows // 2
+    most = max(2, min(n_splits, int(counts), n // 2))
+    if data.owners is not None and not data.can_leave_pairs():
+        return most, f". {n:,} groups are too few to leave out every pair of them"
     if not isinstance(_hold_out(data).problem, RefittedProblem):
         return n_splits, ""
-    n = data.n_rows if data.owners is None else data.owners.n_groups
     seconds = float("inf")
     for _ in range(2):  # what is imported or compiled on first use does not count
         start = time.perf_counter()
         data.fitted()
         seconds = min(seconds, (time.perf_counter() - start) * n * (n - 1) / 2 / n_threads())
-    counts = np.bincount(data.classes).min() if data.measure == "AUC" else data.n_rows // 2
-    most = min(n_splits, int(counts), n // 2)
-    if seconds <= LONG or most < 2:
+    if seconds <= LONG:
         return n_splits, ""
     return most, (
         f". Leaving out every pair would take {n * (n - 1) // 2:,} trainings, {in_words(seconds)}: "

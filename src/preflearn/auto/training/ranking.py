@@ -393,9 +393,8 @@ class RankingProblem:
         two_classes = self.has_two_classes and counts.min() >= 4
         small = learner is not Learner.ranksvm and y.size <= _LEAVE_PAIR_OUT_ROWS
         options: dict[str, Any] = {"random_state": self.options.seed, "groups": self.units}
-        if self.data.events is None:  # of censored times every pair is a training of its own
-            options["method"] = "leave-pair-out" if small else "averaged"
         if not small:
+            options["method"] = "averaged"
             most = [int(counts.min())] if two_classes else []
             most += [] if self.units is None else [self.units.n_groups]
             options["n_splits"] = min(_FOLDS, y.size // 2, *most)
@@ -670,9 +669,7 @@ def _check_features(data: RankingData, groups: Groups) -> list[str]:
     pairs = zip(data.feature_names, within, varies)
     same = [name for name, one, other in pairs if other and not one and name not in hashed]
     if same:
-        notes.append(
-            f"{_features_are(same)} constant within every query: alone it cannot order the rows of a query."
-        )
+        notes.append(f"{_features_are(same)} constant within every query, which cannot order its rows alone.")
     return notes
 
 
