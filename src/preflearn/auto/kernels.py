@@ -76,7 +76,7 @@ _LEAST_BASIS, _MOST_BASIS = 600, 2000
 # around it: it has more basis vectors and many more rows.
 _ALPHAS = 4.0 ** np.arange(-4, 8)
 _BESIDE = np.array([0.25, 1.0, 4.0])
-_AROUND = 4.0 ** np.arange(-2, 4)
+_AROUND = 4.0 ** np.arange(-4, 4)
 _KERNEL = Kernel("rbf", "median")
 # For time limits, measured: products that a kernel value takes as long as in a round and in a training, later rounds
 # that the first two take as long as (all alphas) and those that try curves and directions, and a late best round.
