@@ -219,6 +219,48 @@ def test_categories_missing_values_and_duplicates(mixed, tmp_path, call) -> None
     assert status == 2 and "--drop asks for 'colour', in neither table" in err
 
 
+@pytest.mark.parametrize("kind", ["numbers", "tables"])
+def test_a_relation_is_served_as_it_predicts(kind, request, tmp_path, call) -> None:
+    """An item is a pair: the features of both objects; several may share one of them."""
+    pytest.importorskip("starlette", reason="the extra 'web' is not installed")
+    from preflearn.cli.serve import _scorer
+    from preflearn.web.requests import RefusedError
+
+    files = request.getfixturevalue("tables" if kind == "numbers" else "mixed")
+    model = tmp_path / "m.preflearn"
+    options = ("--duplicates", "mean", "--drop", "lab_note") if kind == "tables" else ()
+    assert call("relate", *arguments(files), "-o", model, "--set", "alphas=0.1,1", "-q", *options)[0] == 0
+    predicted = list(csv.reader(call("predict", model, files["rows"], files["columns"])[1].splitlines()))[1:]
+    sides = [list(csv.DictReader(files[side].read_text().splitlines())) for side in ("rows", "columns")]
+    names = [{row[key]: row for row in side} for side, key in zip(sides, ("drug", "target"))]
+
+    def value(name: str, text: str) -> object:
+        return text if name == "class" else None if text == "" else float(text)
+
+    items = [
+        {
+            f"{prefix}.{name}": value(name, text)
+            for prefix, row in (("row", names[0][drug]), ("column", names[1][target]))
+            for name, text in row.items()
+            if name not in ("drug", "target", "lab_note")
+        }
+        for drug, target, _ in predicted[::-1]
+    ]
+    scorer = _scorer(model)
+    scores = scorer.score(scorer.columns(items))
+    assert scores == pytest.approx([float(score) for *_, score in predicted[::-1]], rel=1e-9, abs=1e-12)
+    assert [feature.name for feature in scorer.features] == list(items[0])
+    last = list(items[0])[-1]
+    for broken, found in (
+        ({**items[0], last: "high"}, "found 'high'"),
+        ({**items[0], "row.smell": 1}, "row.smell: no"),
+    ):
+        with pytest.raises(RefusedError, match=rf"items\[0\]\.{last if 'high' in found else ''}.*{found}"):
+            scorer.columns([broken])
+    refusal = call("serve", model, "--unreadable-as-missing", "--port", "-1")[2]
+    assert ("this model takes numbers" in refusal) == (kind == "numbers")
+
+
 def test_means_of_row_and_column_are_those_without_the_pair() -> None:
     """Each pair of labels by refitting the means without it, and one half where there is nothing but noise."""
     from preflearn.model_selection.evaluation import means_in_order

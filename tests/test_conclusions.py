@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
 from demo_rows import shop
 from preflearn import RankRLS
+from preflearn.auto.training.conclusions import _what_next
 from preflearn.auto.training.options import KernelName, TrainingOptions
 from preflearn.auto.training.ranking import RankingProblem
 from preflearn.auto.training.train import train
@@ -15,6 +19,7 @@ from preflearn.io import RankingData, TableData
 from preflearn.metrics import concordance, ndcg
 from preflearn.model_selection import LearningCurve, cross_val_predict, learning_curve
 from preflearn.report import LearningCurveDisplay
+from preflearn.report.contents import Curve
 
 LINEAR = TrainingOptions(kernel=KernelName.linear)
 
@@ -80,6 +85,17 @@ def test_columns_of_a_table_are_told_together_with_their_values():
     assert not any("colour=red" in reason for reason in reasons)
 
 
+def test_missing_values_are_told_as_such(call, tmp_path):
+    rng = np.random.default_rng(0)
+    stars = ["" if k % 3 == 0 else str(rng.integers(1, 6)) for k in range(120)]
+    rows = [f"{k // 10},{one},{rng.normal():.3f},{one or 6}" for k, one in enumerate(stars)]
+    (tmp_path / "t.csv").write_text("\n".join(["qid,stars,b,target", *rows]))
+    options = ("--kernel", "linear", "-o", tmp_path / "m.preflearn", "--json")
+    found = json.loads(call("train", tmp_path / "t.csv", *options)[1])
+    reasons = [one for query in found["queries"] for item in query["items"] for one in item["reasons"]]
+    assert any("stars = (missing)" in one for one in reasons) and not any("nan" in one for one in reasons)
+
+
 def test_a_learning_curve_refits_on_growing_sets():
     X, y, qid, _ = shop(12)
     curve = learning_curve(RankRLS(5.0), X, y, qid=qid, sizes=[2, 8], random_state=1)
@@ -102,7 +118,24 @@ def test_more_data_help_where_they_do():
     X, qid = rng.normal(size=(600, 20)), np.repeat(np.arange(60), 10)
     y = X @ rng.normal(size=20) + rng.normal(size=600)
     assert learning_curve(RankRLS(1.0), X, y, qid=qid, sizes=[2, 40]).still_rises
-    assert not learning_curve(RankRLS(1e-3), X[:, :1], X[:, 0], qid=qid, sizes=[20, 40]).still_rises
+    flat = learning_curve(RankRLS(1e-3), X[:, :1], X[:, 0], qid=qid, sizes=[20, 40])
+    assert flat.is_level and not flat.still_rises and "levelled off" in str(flat)
+
+
+def test_what_is_not_significant_is_not_level():
+    """A step of +0.0009 (-0.02 to 0.025) was called a flat learning curve, and more queries advised against."""
+    n = np.array([10, 20])
+    for interval, says in (
+        ((0.001, 0.05), "collect more queries"),
+        ((-0.023, 0.025), "leaves open whether more queries would help"),
+        ((-0.004, 0.006), "since the learning curve is flat"),
+    ):
+        found = LearningCurve(n, np.array([0.7, 0.7009]), 0 * n, 0.0009, interval, "concordance")
+        curve = Curve(n, found.scores, found.errors, found.still_rises, "", None, found.is_level)
+        report = SimpleNamespace(
+            leaks=(), curve=curve, unit="query", estimate=SimpleNamespace(interval=(0.7, 0.8))
+        )
+        assert says in _what_next(report)
 
 
 @pytest.mark.parametrize(

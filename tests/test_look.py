@@ -98,7 +98,7 @@ def test_look_counts_queries_that_teach_nothing():
     }
     found = look(table)
     assert found.queries == {"queries": 4, "median_rows": 2, "one_row": 1, "without_pair": 2}
-    assert any("1 of 4 query has one row" in note for note in found.notes)
+    assert any("1 of 4 queries has one row" in note for note in found.notes)
     assert any("targets are all equal" in note for note in found.notes)
 
 

@@ -192,8 +192,148 @@ def test_look_proposes_what_train_takes(call, tmp_path, monkeypatch):
     table["grade"] = ["good" if grade > 1 else "bad" for grade in table["grade"]]
     path = write_csv(tmp_path / "labels.csv", table)
     found = json.loads(call("look", path, "--target", "grade", "--json")[1])
-    assert found["command"] == "" and "of two labels 1 for the positive one" in " ".join(found["notes"])
+    asked = "--target grade=bad or --target grade=good"
+    assert found["command"] == "" and asked in " ".join(found["notes"])
+    found = json.loads(call("look", path, "--target", "grade=good", "--json")[1])
+    words = shlex.split(found["command"])
+    assert words[3:5] == ["--target", "grade=good"]
+    good, bad = (
+        json.loads(call(*words[1:4], f"grade={label}", *words[5:], *LINEAR[4:], "--json")[1])["estimate"][
+            "value"
+        ]
+        for label in ("good", "bad")
+    )
+    assert good == pytest.approx(bad) and good > 0.6  # the same order, read from the other end
+    assert (
+        "concordance  " in (told := call("evaluate", "labels.preflearn", path)[1])
+        and "targets 0 to 1" in told
+    )
+    status, _, err = call("train", path, "--target", "grade")
+    assert (
+        status == 2 and "Pass --target grade=bad where 'bad' is to come first, or --target grade=good" in err
+    )
+    status, _, err = call("train", path, "--target", "grade=best")
+    assert status == 2 and "--target asks for 'best'" in err and "which holds 'bad', 'good'" in err
     assert call("train", path, "--target", "grade")[0] == 2
+
+
+def small_table(folder: Path, name: str = "small.csv", **changed) -> Path:
+    """Ten queries of six rows with two features, and what a test changes or adds (None leaves out)."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "qid": [f"q{k // 6}" for k in range(60)],
+        "a": rng.normal(size=60).round(3),
+        "b": rng.normal(size=60).round(3),
+        "target": rng.integers(0, 4, 60),
+    }
+    return write_csv(folder / name, {k: v for k, v in (columns | changed).items() if v is not None})
+
+
+@pytest.mark.parametrize("frame", ["file", "pandas"])
+def test_ids_of_64_bits_are_counted_as_they_are(call, tmp_path, frame):
+    """float64 makes one query of ten, one document of two, and features of both."""
+    ids = {
+        "qid": [1_200_000_000_000_000_000 + k // 6 for k in range(60)],
+        "doc_id": [2**53 + k for k in range(60)],
+    }
+    path = small_table(tmp_path, **ids)
+    if frame == "pandas":
+        pandas = pytest.importorskip("pandas")
+        from preflearn.report import look
+
+        found = look(pandas.read_csv(path)).to_dict()
+    else:
+        found = json.loads(call("look", path, "--json")[1])
+    columns = {one["name"]: one for one in found["columns"]}
+    assert found["queries"]["queries"] == 10 and columns["qid"]["n_distinct"] == 10
+    assert columns["doc_id"]["n_distinct"] == 60 and columns["doc_id"]["kind"] == "identifier"
+    assert not any("one value" in note for note in found["notes"])
+    model = tmp_path / "m.preflearn"
+    trained = json.loads(call("train", path, "--kernel", "linear", "--json", "-o", model)[1])
+    assert trained["counts"]["queries"] == 10 and trained["influence"]["names"] == ["a", "b"]
+    assert call("predict", model, path)[1].splitlines()[-1].startswith("1200000000000000009,")
+
+
+def test_look_recognises_battles(call, tmp_path):
+    """It took "model_y" for a target, as the word y was in it."""
+    battles = {
+        "model_y": [1, 2] * 5,
+        "left": ["x", "y"] * 5,
+        "right": ["y", "x"] * 5,
+        "winner": ["left", "tie"] * 5,
+    }
+    path = write_csv(tmp_path / "battles.csv", battles)
+    found = json.loads(call("look", path, "--json")[1])
+    assert found["target"] is None and found["command"] == "" and "preflearn rate" in found["notes"][0]
+    assert call("rate", path)[0] == 0
+
+
+def test_rows_without_a_query_are_left_out_where_asked(call, tmp_path):
+    path = small_table(tmp_path, qid=["" if k % 10 == 0 else f"q{k // 6}" for k in range(60)])
+    found = json.loads(call("look", path, "--json")[1])
+    assert "6 rows have no query" in " ".join(found["notes"]) and found["queries"]["queries"] == 10
+    status, _, err = call("train", path)
+    assert status == 2 and "6 missing queries (line 2, line 12" in err and "Pass --skip-bad" in err
+    words = [
+        *shlex.split(found["command"])[1:],
+        "--kernel",
+        "linear",
+        "-o",
+        tmp_path / "m.preflearn",
+        "--json",
+    ]
+    trained = json.loads(call(*words)[1])
+    assert trained["counts"]["rows"] == 54 and "6 rows were left out of 60" in " ".join(trained["notes"])
+    options = (tmp_path / "m.preflearn", path, "--skip-bad", "--json")
+    measured = json.loads(call("evaluate", *options)[1])
+    clean = small_table(tmp_path, "clean.csv", qid=[f"q{k // 6}" for k in range(60)]).read_text().splitlines()
+    (tmp_path / "clean.csv").write_text(
+        "\n".join([clean[0], *(row for k, row in enumerate(clean[1:]) if k % 10)])
+    )
+    same = json.loads(call("evaluate", options[0], tmp_path / "clean.csv", "--json")[1])
+    assert measured["metrics"] == same["metrics"]
+    assert sum("left out of 60" in note for note in measured["notes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({"a": [1] * 60, "b": [""] * 60}, "No column is left to learn from"),
+        ({"a": None, "b": None}, "No column is left to learn from"),
+        ({"qid": [f"q{k}" for k in range(60)]}, "60 of 60 queries have one row"),
+        ({"target": [1] * 60}, "All targets are 1"),
+        ({"target": ["NaN"] * 60}, "has no values"),
+        ({"target": ["good"] * 60}, "All targets are good"),
+    ],
+)
+def test_look_proposes_nothing_that_train_refuses(call, tmp_path, changed, note):
+    path = small_table(tmp_path, **changed)
+    found = json.loads(call("look", path, "--json")[1])
+    assert found["command"] == "" and note in " ".join(found["notes"])
+    assert call("train", path, "-o", tmp_path / "m.preflearn")[0] == 2
+
+
+def test_what_spreadsheets_write(call, tmp_path):
+    """The line that says what separates the cells, and files that are no tables of text."""
+    text = small_table(tmp_path).read_text().replace(",", ";")
+    for name, encoding in (("plain.csv", "utf-8-sig"), ("wide.csv", "utf-16")):
+        (tmp_path / name).write_bytes(f"sep=;\r\n{text}".encode(encoding))
+        found = json.loads(call("look", tmp_path / name, "--json")[1])
+        assert found["n_rows"] == 60 and [one["name"] for one in found["columns"]] == [
+            "qid",
+            "a",
+            "b",
+            "target",
+        ]
+    (tmp_path / "plain.csv").write_text("sep=;\nqid;target\na;1;2\n")
+    assert "line 3: found 3 cells, expected 2" in call("look", tmp_path / "plain.csv")[2]
+    for name, words in (("book.xlsx", "is a spreadsheet: save its sheet as CSV"), ("folder", "is a folder")):
+        if name == "folder":
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_bytes(b"PK")
+        status, _, err = call("look", tmp_path / name)
+        assert status == 2 and words in err and "--read" not in err
 
 
 def test_look_asks_about_a_leak_before_there_is_a_model(call, tmp_path):
@@ -256,7 +396,24 @@ def test_no_table_of_a_page_is_cut_on_a_phone(call, tmp_path):
     (tmp_path / "battles.csv").write_text("\n".join(lines) + "\n")
     shop = write_csv(tmp_path / "shop.csv", shop_table())
     trained = ("train", shop, "--target", "grade", "--query", "session", "--set", "time_limit=1", "-o")
+    objects, pairs = (
+        {"name": [f"object {k}" for k in range(8)], "x": rng.normal(size=8)},
+        np.argwhere(np.eye(8) < 1),
+    )
+    sides = write_csv(tmp_path / "objects.csv", objects)
+    labels = {"row": pairs[:, 0], "column": pairs[:, 1], "label": rng.normal(size=len(pairs))}
+    labels |= {side: [f"object {k}" for k in labels[side]] for side in ("row", "column")}
+    related = (
+        "relate",
+        "--rows",
+        sides,
+        "--columns",
+        sides,
+        "--pairs",
+        write_csv(tmp_path / "pairs.csv", labels),
+    )
     commands = [
+        (*related, "-o", tmp_path / "r.preflearn"),
         ("look", shop),
         ("rate", tmp_path / "battles.csv", "--category", "topic"),
         (*trained, tmp_path / "m.preflearn"),

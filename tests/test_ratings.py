@@ -751,6 +751,8 @@ def test_columns_that_were_not_used_are_named(tmp_path, capsys):
     assert run(["rate", str(path), "--alpha", "0.1", "--json"]) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert "Pass --judge judge to estimate" in notes[0] and "Pass --time date" in notes[2]
+    assert run(["rate", str(path), "--alpha", "0.1", "--report", str(tmp_path / "r.html"), "-q"]) == 0
+    assert "Pass --judge judge to" in (page := (tmp_path / "r.html").read_text()) and "judge=" not in page
     few = rate(battles, judge="judge")
     assert few.notes[0].startswith("3 judges are too few") and few.cluster is None
     asked = rate(battles, judge="judge", cluster="judge")

@@ -306,7 +306,7 @@ TRAIN = Command(
             "{in}/items.csv --preferences {in}/duels.csv",
             "{in}/items.csv --preferences {in}/answers.jsonl",
         ],
-        "target": ["", "--target price"],
+        "target": ["", "--target price", "--target colour=red"],
         "query": ["", "--query kind", "--no-query"],
         "group": ["", "--group name"],
         "event": ["", "--event colour=red"],
@@ -354,6 +354,12 @@ TRAIN = Command(
         "events are of rows": Rule(lambda c: _compared(c) and has(c, "event"), r"--event is for rows"),
         "an event that leaves": Rule(
             lambda c: has(c, "event") and has(c, "columns", "--drop"), r"--event colour names a column that .*--drop"
+        ),
+        "a label is no time": Rule(
+            lambda c: has(c, "event") and has(c, "target", "colour"), r"--event names 'colour', the column of the times"
+        ),
+        "a target that leaves": Rule(
+            lambda c: has(c, "target", "colour") and has(c, "columns", "--drop"), r"'colour' is to be dropped and is"
         ),
         "times are not regressed on": Rule(
             lambda c: has(c, "event") and has(c, "learner", "rls") and "rankrls" not in c["learner"],
@@ -406,7 +412,7 @@ TRAIN = Command(
             lambda c: has(c, "weight") and has(c, "query", "--no-query"), r"weights of rows.*--query"
         ),
         "a target is no feature": Rule(
-            lambda c: has(c, "target") and has(c, "columns", "price"), r"'price' is among the features and is also"
+            lambda c: has(c, "target", "price") and has(c, "columns", "price"), r"'price' is among the features and is"
         ),
     },
     _idle_in_training,
@@ -886,7 +892,7 @@ REPRODUCE = Command(
 SERVE = Command(  # what is refused before it starts
     "serve --unreadable-as-missing",
     {
-        "data": ["{in}/texts.preflearn", "{in}/letor.preflearn", "{in}/plain.preflearn"],
+        "data": [f"{{in}}/{name}.preflearn" for name in ("texts", "letor", "plain", "relation")],
         "quiet": ["", "--quiet"],
     },
     {"nothing to read": Rule(lambda c: True, r"--unreadable-as-missing would be ignored: this model takes")},

@@ -101,13 +101,12 @@ def evaluate(
         tell(f"reading {data[0].name}")
         rows = model_files.read_known(model, data, reading)
         tell("scoring and measuring")
-        scores, note = model_files.scores_of_ranker(
-            model, data, replace(reading, skip_bad=False), rows.n_read
-        )
+        scores, note = model_files.scores_of_ranker(model, data, reading, rows.n_read)
 
         from ..model_selection import evaluate_scores
 
         found = evaluate_scores(rows.y, rows.of_kept(scores), rows.qid, metrics=metrics, groups=rows.clusters)
+    warned = [one for one in warned if "left out of" not in one]  # which `rows` says
     found = replace(found, notes=(*filter(None, (note, rows.left_out)), *warned, *found.notes))
     if as_json:
         print_json({"model": str(model), **found.to_dict()})

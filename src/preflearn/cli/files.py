@@ -35,7 +35,13 @@ ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file written by `preflearn train`.")
 ]
 TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Column of the targets, higher is better. Default: target.")
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="COLUMN[=LABEL]",
+        help="Column of the targets, higher is better. Default: target. COLUMN=LABEL: of two labels the one that is "
+        "better.",
+    ),
 ]
 QueryOption = Annotated[
     str | None,
@@ -259,6 +265,8 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     table, clusters = without_labels(table, reading)
     data = replace(encoded(table, reading.kinds), clusters=clusters, cluster=reading.group)
     memory = table_memory(table, data.encoder, known)
+    if reading.target != "auto":
+        memory["target"] = reading.target
     if reading.event is not None:
         memory["event"] = reading.event if reading.seen is None else f"{reading.event}={reading.seen}"
     if table.item is None and memory["item"] is not None:

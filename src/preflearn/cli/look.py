@@ -51,7 +51,7 @@ def look(
     if dependence is not None:
         about = [files.say_dependence(dependence)]
         notes = [note for note in notes if not note.startswith(f"`{dependence.column}` alone")]
-    command = _command(data, found, dependence) if trainable else ""
+    command = _command(data, found, dependence, _target(reading, found)) if trainable else ""
     found = replace(found, notes=(*about, *notes, *warned), command=command)
     if report is not None:
         found.write(report)
@@ -66,6 +66,7 @@ def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Depe
 
     And whether there is a target that `train` takes.
     """
+    from ..errors import InputError
     from ..model_selection.dependence import find_dependence
     from ..report.look import look as look_at
     from ..report.look import target_of
@@ -84,7 +85,9 @@ def _look_at(paths: list[Path], reading: files.Reading) -> tuple[TableLook, Depe
     asked = {"target": reading.target, "query": reading.query, "item": reading.item, "event": event}
     try:
         seen = look_at(table.columns, title=title, **asked)
-        y = None if seen.target is None else target_of(table.columns, seen.target, seen.event)
+        y = None if seen.target is None else target_of(table.columns, _target(reading, seen), seen.event)
+    except InputError:
+        raise
     except ValueError as error:
         raise ValueError(f"{paths[0]}: {error}") from error
     # A query column that was only guessed may be one of patients.
@@ -105,16 +108,26 @@ def _with_options(found: TableLook) -> list[str]:
     for note in found.notes:
         name = note.split("`")[1] if note.startswith("`") and "known before ranking?" in note else None
         out.append(f"{note} --drop {shlex.quote(name)}" if name in names and name is not None else note)
+        if note.startswith("The target `") and "has two labels" in note:
+            out[-1] = note.replace(", as ", ": --target ").replace(" or ", " or --target ")
     return out
 
 
-def _command(paths: list[Path], found: TableLook, dependence: Dependence | None) -> str:
-    """What to type to train on this table; nothing where no target was found that orders anything."""
+def _target(reading: files.Reading, found: TableLook) -> str:
+    """The target as it was asked for, with its label, or as it was found."""
+    return str(found.target if reading.target == "auto" else reading.target)
+
+
+def _command(paths: list[Path], found: TableLook, dependence: Dependence | None, target: str) -> str:
+    """What to type to train on this table; nothing where `train` would find nothing to learn."""
     kinds = {one.name: one.kind for one in found.columns}
-    if found.target is None or kinds.get(found.target) in ("empty", "constant"):
+    queries, features = found.queries, {one.name for one in found.columns if one.role == "feature"}
+    no_pair = queries and queries.get("without_pair") == queries["queries"]
+    nothing = no_pair or not features or found.n_rows < 4  # which `train` refuses
+    if found.target is None or kinds[found.target] in ("empty", "constant") or nothing:
         return ""
     words = ["preflearn", "train", *map(str, paths)]
-    words += [] if found.target == "target" else ["--target", found.target]
+    words += [] if target == "target" else ["--target", target]
     words += [] if found.event is None else ["--event", found.event]
     words += [] if found.query in (None, "qid", "query") else ["--query", str(found.query)]
     words += [] if dependence is None or found.query is not None else ["--group", dependence.column]
@@ -122,8 +135,9 @@ def _command(paths: list[Path], found: TableLook, dependence: Dependence | None)
 
     leaks = [one.name for one in found.columns if one.alone is not None and one.alone >= LEAK_SHARE]
     leaks = [name for name in leaks if dependence is None or name != dependence.column]
-    words += ["--drop", ",".join(leaks)] if leaks else []
-    words += ["--skip-bad"] if found[found.target].n_missing else []
+    words += ["--drop", ",".join(leaks)] if leaks and features - {*leaks} else []
+    bad = [name for name in (found.target, found.query) if name is not None and found[name].n_missing]
+    words += ["--skip-bad"] if bad else []
     return shlex.join(words)
 
 

@@ -142,6 +142,8 @@ def read_for(
         )
     if arguments["query"] is None and memory["query"] is not None and reading.query is not None:
         _require_queries(paths[0], known, model_file, saved, with_target)
+    if not with_target and arguments["query"] is None:
+        arguments.pop("on_bad", None)  # no row is bad
     return _rows_of(read_table(names, **{**arguments, **unknown}), reading)
 
 
@@ -238,11 +240,13 @@ def _require_queries(path: Path, names: list[str], model_file: Path, saved: Save
 
 
 def _role(role: str, memory: dict[str, Any], names: Sequence[str], reading: Reading) -> str | None:
+    from ..tables.options import split_label
+
     asked = getattr(reading, role)
     if asked != "auto":
         return asked
     if memory[role] is not None:
-        return memory[role] if memory[role] in names else "auto"
+        return memory[role] if split_label(memory[role], names)[0] in names else "auto"
     return None if role == "query" else "auto"
 
 
@@ -339,12 +343,18 @@ def scores_of_ranker(
     path: Path, data_paths: Sequence[Path], reading: Reading, n_rows: int | None = None
 ) -> tuple[np.ndarray, str | None]:
     """Scores by a model, or read from a file of scores; and a note."""
+    import numpy as np
+
     from ..tables.writing import read_scores
 
     if is_model(path):
         saved, reading = load(path), replace(reading, group=None)
         rows = read_for(path, saved, data_paths, reading, with_target=False)
-        return saved.predict(rows), same_as_training(saved.metadata, data_paths)
+        scores = saved.predict(rows)
+        if rows.kept is not None:  # rows without a query have no score
+            every = np.full(rows.n_read, np.nan)
+            every[rows.kept], scores = scores, every
+        return scores, same_as_training(saved.metadata, data_paths)
     scores = read_scores(path)
     if n_rows is not None and scores.shape[0] != n_rows:
         raise ValueError(

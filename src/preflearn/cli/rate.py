@@ -156,6 +156,8 @@ def rate(
 
         found = rate_battles(read, **options)
         _check_goal(found, goal)
+        said = [*found.notes]
+        found.notes[:] = _with_options(said)  # the page speaks as the command does
         boards = None if category is None else found.boards(_labels(read, category))
         tell("held-out battles and next battles")
         _write(found, boards, battles[0], report, output, typed(context))
@@ -163,7 +165,7 @@ def rate(
             out = {"source": str(battles[0]), **found.to_dict()}
             out["next_battles"] = _next(found, goal)
             out["categories"] = _category_rows(boards)
-    notes = [note for note in warned if note not in found.notes]
+    notes = [note for note in warned if note not in said]
     if streamed:
         notes.append(_COUNTED)
     if as_json:
@@ -174,7 +176,8 @@ def rate(
 
 def _with_options(notes: list[str]) -> list[str]:
     """Notes that speak of options in place of arguments."""
-    return [re.sub(r"\bPass (\w+)='(\w+)'", r"Pass --\1 \2", note) for note in notes]
+    named = [re.sub(r"\bPass (\w+)='(\w+)'", r"Pass --\1 \2", note) for note in notes]
+    return [note.replace("first_side=True", "--first-side") for note in named]
 
 
 def _is_large(paths: list[Path]) -> bool:

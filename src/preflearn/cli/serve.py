@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import missing_extra
+from . import relate
 from .settings import HostOption, QuietOption, port_option
 
 if TYPE_CHECKING:
     from ..web.serving import Scorer
 
 _FIRST_PORT = 8000
+_NO_TEXTS = "--unreadable-as-missing would be ignored: this model takes {}. Leave it out."
 
 
 def serve(
@@ -94,6 +96,8 @@ def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: b
     from ..web.serving import feature_names, matrix_scorer, table_scorer
 
     memory: dict[str, Any] = metadata.get("reading", {}) if metadata.get("command") == "train" else {}
+    if metadata.get("command") == relate.COMMAND:
+        return _relation_scorer(found, metadata, unreadable_as_missing)
     encoder = table_encoder(found)
     if encoder is not None:
         return table_scorer(
@@ -101,8 +105,7 @@ def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: b
         )
     is_of_texts = memory.get("kind") == "texts"
     if unreadable_as_missing:
-        takes = "texts" if is_of_texts else "numbers"
-        raise ValueError(f"--unreadable-as-missing would be ignored: this model takes {takes}. Leave it out.")
+        raise ValueError(_NO_TEXTS.format("texts" if is_of_texts else "numbers"))
     if is_of_texts:
         from ..web.serving import text_scorer
 
@@ -111,3 +114,24 @@ def _plain_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: b
         # Files of this kind leave zeros out.
         return matrix_scorer(found, list(memory["features"]), absent=0.0)
     return matrix_scorer(found, feature_names(found))
+
+
+def _relation_scorer(found: Any, metadata: dict[str, Any], unreadable_as_missing: bool) -> Scorer:
+    """Of two tables of objects, or of numbers that are standardised as in training."""
+    import numpy as np
+
+    from ..tables.encoding.table import table_encoder
+    from ..web.serving import Feature, relation_scorer, table_features
+
+    scaling = metadata["rows"], metadata["columns"]
+    if "table" in scaling[0]:
+        encoders = map(table_encoder, (found.row_steps, found.column_steps))
+        sides = [table_features(encoder, unreadable_as_missing) for encoder in encoders]
+        return relation_scorer(found, sides, [dict, dict])
+    if unreadable_as_missing:
+        raise ValueError(_NO_TEXTS.format("numbers"))
+    prepare = [
+        lambda table, how=how: relate.scaled(np.array([*table.values()], dtype=np.float64).T, how)
+        for how in scaling
+    ]
+    return relation_scorer(found, [[*map(Feature, how["features"])] for how in scaling], prepare)

@@ -38,6 +38,8 @@ _LEAST_QUERIES = 2
 _POWERS = np.geomspace(0.1, 2.0, 16)
 _LEAST_POINTS = 3
 _DRAWS = 400
+# A gain that does not pay for more queries.
+_SMALL = 0.01
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class LearningCurve:
     def still_rises(self) -> bool:
         """Whether the last increase is statistically significant: more queries would help."""
         return self.gain_interval[0] > 0
+
+    @property
+    def is_level(self) -> bool:
+        """Whether the last increase is below 0.01, as far as its interval reaches; if neither, that is open."""
+        return self.gain_interval[1] < _SMALL
 
     def extend(self, n_queries: Any = None) -> Extension:
         """The predicted score with more queries, by a power law through the points.
@@ -168,11 +175,13 @@ class LearningCurve:
             column = ["rows", *(f"{n:,.0f}" for n in self.n_rows)]
             rows = [(row[0], one, *row[1:]) for row, one in zip(rows, column, strict=True)]
         low, high = self.gain_interval
-        tail = f"last step {self.gain:+.4f} ({low:+.4f} to {high:+.4f}): " + (
-            "more queries would help"
-            if self.still_rises
-            else "it has levelled off, as far as these data can tell"
+        said = (
+            "it has levelled off"
+            if self.is_level
+            else "these data leave open whether more queries would help"
         )
+        said = "more queries would help" if self.still_rises else said
+        tail = f"last step {self.gain:+.4f} ({low:+.4f} to {high:+.4f}): {said}"
         notes = [tail]
         if self.values is not None and self.n_queries.shape[0] >= _LEAST_POINTS:
             more = self.extend()

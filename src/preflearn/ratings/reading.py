@@ -17,18 +17,10 @@ from ..errors import InputError, Remedy, shortened
 from ..numerics.namespace import refuse_repeated_columns
 from ..tables.cells import DAY, day_comes_first, parse_times, times_of_digits
 from ..tables.encoding.frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, read_table
+from ..tables.options import SIDES
 from .battles import FIRST_SIDE, POSITION, Battles, are_counts, sorted_labels
 from .rankings import read_rankings
 
-_SIDES = (
-    ("model_a", "model_b"),
-    ("item_a", "item_b"),
-    ("player_a", "player_b"),
-    ("a", "b"),
-    ("left", "right"),
-    ("player_1", "player_2"),
-    ("home", "away"),
-)
 _FIRST = {"a", "model_a", "left", "first", "1", "home", "win", "win_a"}
 _SECOND = {"b", "model_b", "right", "second", "2", "away", "loss", "win_b"}
 _TIES = {
@@ -53,7 +45,7 @@ _TELLING = (*JUDGES, *PROMPTS, "time", "date", "timestamp", "tstamp")
 # Differences of covariates, and of margins, may be as large, and one over it.
 _MOST_MEASURED = 1e100
 # Columns that hold names, even if these look like numbers.
-NAME_COLUMNS = tuple(name for pair in _SIDES for name in pair) + ("loser",)
+NAME_COLUMNS = tuple(name for pair in SIDES for name in pair) + ("loser",)
 _OUTCOMES = {"a won": 1.0, "b won": 0.0, "tie": 0.5}
 
 
@@ -222,7 +214,7 @@ def _find_sides(
 
 def _usual_sides(columns: dict[str, Column]) -> tuple[str, str]:
     """The two sides by the names that they usually have."""
-    usual = [pair for pair in _SIDES if {*pair} <= {*columns}]
+    usual = [pair for pair in SIDES if {*pair} <= {*columns}]
     if not usual:
         raise InputError(
             f"No columns of two sides were found among {shortened(list(columns))}: expected model_a and model_b "

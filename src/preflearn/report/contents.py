@@ -284,6 +284,8 @@ class Curve:
     explanation : str
     extension : Extension or None
         What up to ten times as many queries would bring.
+    level : bool
+        Whether its last step is small, as far as its interval reaches.
     """
 
     n_queries: np.ndarray
@@ -292,6 +294,7 @@ class Curve:
     rises: bool
     explanation: str
     extension: Any = None
+    level: bool = False
 
 
 @dataclass(frozen=True)

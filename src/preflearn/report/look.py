@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,20 @@ from ..errors import shortened
 from ..metrics import concordance
 from ..metrics.single_columns import SingleColumn, labels_alone, leak_question, order_alone, suspicious
 from ..shown_tables import ShownTable, align_columns, clipped, shows_itself
-from ..tables.cells import truth_values
+from ..tables.cells import labels_in, truth_values
 from ..tables.encoding.columns import CategoryColumn, DateColumn, NumberColumn
-from ..tables.encoding.frames import TEXT, Column, Table, read_table, refuse_repeated_columns, say_copies
+from ..tables.encoding.frames import (
+    MOST_EXACT,
+    NUMBER,
+    TEXT,
+    Column,
+    Table,
+    read_table,
+    refuse_repeated_columns,
+    say_copies,
+)
 from ..tables.encoding.kinds import decide, name_words, suggest
+from ..tables.options import SIDES, refuse_label, split_label
 from .contents import plain
 
 _MAX_CATEGORIES = 30
@@ -30,7 +40,7 @@ _BINS, _SHOWN_VALUES, _LONGEST = 16, 5, 40
 TRIED_ROWS = 50_000
 _TARGET_WORDS = (
     {"target", "targets"}, {"grade", "grades", "relevance", "rel", "gain", "judgement", "judgment"},
-    {"label", "labels", "y"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
+    {"label", "labels"}, {"score", "rating", "stars", "rank", "affinity", "outcome", "response"},
     {"clicks", "clicked", "click", "bought", "purchased", "converted", "liked", "preferred"},
 )  # fmt: skip
 # Names of columns that say whether an event was seen, those that hardly say anything else first; and of those times.
@@ -56,7 +66,6 @@ _SEEN = {
     "2",
 }
 _PREFERENCES = (("chosen", "rejected"), ("winner", "loser"), ("preferred", "other"))
-_BATTLES = ("model_a", "model_b", "winner")
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,7 @@ def look(
     '`seconds` alone orders 100 % of the pairs: is it known before ranking?'
     """
     refuse_repeated_columns(frame)
-    table = read_table(frame)
+    table, target = _with_label(read_table(frame), target, title)
     event = _find_event(table, target) if event == "auto" else event
     column = (event or "").partition("=")[0]
     if event and target == "auto":
@@ -290,6 +299,11 @@ def _find_roles(table: Table, asked: dict[str, str | None]) -> dict[str, str | N
     return {"target": target, "query": query, "item": item, "event": asked["event"]}
 
 
+def _battles_in(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns of two sides that met, where another says who won."""
+    return next((pair for pair in SIDES if {*pair, "winner"} <= {*names}), None)
+
+
 def _find_event(table: Table, target: str | None) -> str | None:
     """The column that looks as if it said whether the event was seen, beside one of times, as ``event`` takes it."""
     if target == "auto" and (found := _event_named(table, _EVENT_WORDS[0], target)):
@@ -336,7 +350,10 @@ def _times_beside(table: Table, event: str) -> str | None:
 
 
 def _likely_target(table: Table) -> str | None:
-    """A column of numbers or yes/no that is named like a target, the most likely name first."""
+    """A column of numbers or yes/no that is named like a target, the most likely name first; none of battles."""
+    names = [column.name for column in table.columns]
+    if "target" in names or _battles_in(names):
+        return "target" if "target" in names else None
     numbers = {
         column.name
         for column in table.columns
@@ -346,7 +363,7 @@ def _likely_target(table: Table) -> str | None:
         found = [one.name for one in table.columns if one.name in numbers and name_words(one.name) & words]
         if found:
             return min(found, key=len)
-    return None
+    return "y" if "y" in numbers else None
 
 
 def _values_of(column: Column, kind: str) -> np.ndarray | None:
@@ -366,7 +383,10 @@ def _values_of(column: Column, kind: str) -> np.ndarray | None:
 
 def _labels_of(column: Column) -> tuple[np.ndarray, list[str]]:
     """Code of each row, -1 where missing, and the labels."""
-    values = CategoryColumn.learn(column, _MAX_CATEGORIES, None)[0].values(column)
+    if column.whole is None:
+        values = CategoryColumn.learn(column, _MAX_CATEGORIES, None)[0].values(column)
+    else:
+        values = np.array(["" if none else str(value) for value, none in zip(*column.whole)])
     labels, codes = np.unique(values.astype(str), return_inverse=True)
     empty = labels == ""
     if not empty.any():
@@ -379,7 +399,8 @@ def _groups_of(table: Table, query: str | None) -> Groups:
         return one_group(table.n_rows)
     column = next(one for one in table.columns if one.name == query)
     codes, _ = _labels_of(column)
-    return encode_queries(codes, table.n_rows)
+    alone = codes < 0  # a row without a query is compared with none
+    return encode_queries(np.where(alone, -np.cumsum(alone), codes), table.n_rows)
 
 
 def _target_of(table: Table, target: str | None) -> np.ndarray | None:
@@ -394,7 +415,7 @@ def _target_of(table: Table, target: str | None) -> np.ndarray | None:
 
 def target_of(columns: Any, target: str, event: str | None = None) -> np.ndarray | None:
     """The targets of a table as numbers; None where they are not. With times and events where there is an event."""
-    return _outcomes(read_table(columns), target, event)
+    return _outcomes(*_with_label(read_table(columns), target, "Table"), event)
 
 
 def _outcomes(table: Table, target: str | None, event: str | None) -> np.ndarray | None:
@@ -405,6 +426,21 @@ def _outcomes(table: Table, target: str | None, event: str | None) -> np.ndarray
     codes, labels = _labels_of(next(one for one in table.columns if one.name == name))
     died = np.array([one == seen if seen else truth_values([one])[0] > 0 for one in labels] + [False])
     return surv(y, died[codes])  # the last for missing ones, whose code is -1
+
+
+def _with_label(table: Table, target: str | None, title: str) -> tuple[Table, str | None]:
+    """COLUMN=LABEL as a column of 0 and 1, with its name; anything else as it is."""
+    names = [column.name for column in table.columns]
+    name, label = split_label(target or "", names)
+    if label is None:
+        return table, target
+    columns, place = list(table.columns), names.index(name)
+    codes, labels = _labels_of(columns[place])
+    known = labels_in(labels)
+    refuse_label(title, name, label, known)
+    values = np.array([*(float(one == label) if one in known else np.nan for one in labels), np.nan])
+    columns[place] = Column(name, NUMBER, values[codes])
+    return replace(table, columns=columns), name
 
 
 # ------------------------------------------------------------------------------------------------------- the leaks
@@ -465,6 +501,8 @@ def _look_at(column: Column, decision: Any, role: str | None, alone: SingleColum
     if n_infinite:
         notes += (f"{n_infinite:,} infinite",)
     distinct = np.unique(there)
+    exact = np.abs(there).max(initial=0) <= MOST_EXACT
+    n_distinct = distinct.size if exact else len(_labels_of(column)[1])
     detail = ""
     if there.size and kind == "date":
         detail = " to ".join(str(np.datetime64(int(end), "s"))[:10] for end in (there.min(), there.max()))
@@ -475,7 +513,7 @@ def _look_at(column: Column, decision: Any, role: str | None, alone: SingleColum
     bars = _histogram(there, distinct)
     outliers = _count_outliers(there) if kind == "number" else 0
     return ColumnLook(
-        column.name, kind, role, int(np.isnan(values).sum()), distinct.size, detail, outliers, bars,
+        column.name, kind, role, int(np.isnan(values).sum()), n_distinct, detail, outliers, bars,
         alone=share, notes=notes,
     )  # fmt: skip
 
@@ -520,7 +558,11 @@ def _count_outliers(values: np.ndarray) -> int:
 def _look_at_queries(table: Table, roles: dict[str, str | None]) -> tuple[dict[str, int], list[str]]:
     if roles["query"] is None:
         return {}, []
-    groups = _groups_of(table, roles["query"])
+    codes = _labels_of(next(one for one in table.columns if one.name == roles["query"]))[0]
+    there = codes >= 0
+    if not there.any():
+        return {}, [f"`{roles['query']}` has no value: rows are compared within queries."]
+    groups = encode_queries(codes[there], int(there.sum()))
     n = groups.n_groups
     found = {
         "queries": n,
@@ -528,38 +570,36 @@ def _look_at_queries(table: Table, roles: dict[str, str | None]) -> tuple[dict[s
         "one_row": int((groups.counts == 1).sum()),
     }
     notes = []
+    if not there.all():
+        notes.append(f"{_rows_have(int((~there).sum()))} no query: leave such rows out of the training.")
     if found["one_row"]:
-        notes.append(
-            f"{_of(found['one_row'], n, 'query has', 'queries have')} one row: nothing to compare it with."
-        )
+        notes.append(f"{_of_queries(found['one_row'], n)} one row: nothing to compare it with.")
     y = _target_of(table, roles["target"])
     if y is None:
         return found, notes
-    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    low, high, y = np.full(n, np.inf), np.full(n, -np.inf), y[there]
     known = ~np.isnan(y)
     np.minimum.at(low, groups.codes[known], y[known])
     np.maximum.at(high, groups.codes[known], y[known])
     found["without_pair"] = int((~(high > low)).sum())
     tied = found["without_pair"] - found["one_row"]
     if tied > 0:
-        notes.append(
-            f"{_of(tied, n, 'query has', 'queries have')} several rows whose targets are all equal: no pair to order."
-        )
+        notes.append(f"{_of_queries(tied, n)} several rows whose targets are all equal: no pair to order.")
     return found, notes
 
 
 def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
     names = [column.name for column in table.columns]
+    sides = _battles_in(names)
+    if sides and roles["target"] is None:
+        named = f"Columns {sides[0]!r}, {sides[1]!r} and 'winner'"
+        return [f"{named} look like battles: preflearn rate puts the two sides in order."]
     for chosen, rejected in _PREFERENCES:
-        if chosen in names and rejected in names and not {*_BATTLES} <= {*names}:
+        if chosen in names and rejected in names:
             return [
                 f"Columns {chosen!r} and {rejected!r} look like preferences between two texts or items: train on them "
                 f"with --chosen {chosen} --rejected {rejected}."
             ]
-    if {*_BATTLES} <= {*names}:
-        return [
-            "Columns 'model_a', 'model_b' and 'winner' look like battles: preflearn rate puts the models in order."
-        ]
     if roles["target"] is None:
         return [
             "No column is named like a target (target, grade, relevance, label, clicks, ...): name it to see what "
@@ -570,14 +610,21 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
         column = next(one for one in table.columns if one.name == roles["target"])
         if decide(column, _MAX_CATEGORIES).kind == "empty":
             return [f"The target {roles['target']!r} has no values: there is nothing to learn from."]
+        labels = labels_in(_labels_of(column)[1])
+        if len(labels) == 1:
+            return [f"All targets are {clipped(labels[0], _LONGEST)}: there is no order to learn."]
+        if len(labels) == 2:
+            label_asked = " or ".join(f"{column.name}={one}" for one in labels)
+            return [
+                f"The target `{column.name}` has two labels: name it with the better one, as {label_asked}."
+            ]
         return [
-            f"The target {roles['target']!r} is neither numbers nor yes/no: write numbers instead of its values, "
-            "higher for better (of two labels 1 for the positive one, 0 for the other), before training."
+            f"The target `{column.name}` is neither numbers nor yes/no: write numbers instead of its values, higher "
+            "for better, before training."
         ]
     n = int(np.isnan(y).sum())
     if n:
-        have = "row has" if n == 1 else "rows have"
-        notes.append(f"{n:,} {have} no target that can be read: leave such rows out of the training.")
+        notes.append(f"{_rows_have(n)} no target that can be read: leave such rows out of the training.")
     if roles["event"] is not None:
         notes.append(
             f"`{roles['target']}` looks like times, and `{roles['event']}` says whether the event was seen then: rows "
@@ -590,6 +637,8 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
 
 def _notes_on_columns(columns: Sequence[ColumnLook], n_rows: int) -> list[str]:
     notes = []
+    if all(one.role != "feature" for one in columns):
+        notes.append("No column is left to learn from.")
     empty = [one.name for one in columns if one.kind in ("empty", "constant") and one.role != "target"]
     if empty:
         notes.append(
@@ -608,9 +657,14 @@ def _named(names: Sequence[str]) -> str:
     return f"{shown} {'has' if len(names) == 1 else 'have'}"
 
 
-def _of(count: int, total: int, one: str, many: str) -> str:
-    verb = one if count == 1 else many
-    return f"{count:,} of {total:,} {verb}" if total != 1 else f"The {verb}"
+def _of_queries(count: int, total: int) -> str:
+    return (
+        f"{count:,} of {total:,} queries {'has' if count == 1 else 'have'}" if total != 1 else "The query has"
+    )
+
+
+def _rows_have(count: int) -> str:
+    return "1 row has" if count == 1 else f"{count:,} rows have"
 
 
 def _say_outliers(count: int) -> str:

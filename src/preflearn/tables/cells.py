@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -53,6 +53,18 @@ def is_missing(text: str, among_values: bool = False) -> bool:
     (True, False, True)
     """
     return text.strip().lower() in (_MISSING_AMONG_VALUES if among_values else MISSING)
+
+
+def labels_in(texts: Iterable[str]) -> list[str]:
+    """The different texts without the missing ones, to which words like "unknown" belong beside two others.
+
+    Examples
+    --------
+    >>> labels_in(["none", "some", "", "some "]), labels_in(["alive", "died", "unknown"])
+    (['none', 'some'], ['alive', 'died'])
+    """
+    labels = sorted({text.strip() for text in texts if not is_missing(text)})
+    return [one for one in labels if len(labels) <= 2 or not is_missing(one, among_values=True)]
 
 
 def is_missing_value(value: Any) -> bool:

@@ -30,6 +30,16 @@ _SUFFIXES = {
 
 # The names that "auto" looks for; the ones that preflearn's own files use come first.
 _USUAL_NAMES = {"target": ("target",), "query": ("qid", "query"), "item": ("item",)}
+# Of the two sides of a battle.
+SIDES = (
+    ("model_a", "model_b"),
+    ("item_a", "item_b"),
+    ("player_a", "player_b"),
+    ("a", "b"),
+    ("left", "right"),
+    ("player_1", "player_2"),
+    ("home", "away"),
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,10 @@ class ReadOptions:
         for name, suffixes in _SUFFIXES.items():
             if suffix in suffixes:
                 return name
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{path} is a folder: give the name of a file, or a list of files.")
+        if suffix in (".xlsx", ".xls", ".ods"):
+            raise InputError(f"{path} is a spreadsheet: save its sheet as CSV")
         known = ", ".join(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
         raise InputError(
             f"{path}: the name does not determine the format (known: {known}, each also with .gz, .bz2, .xz, .zst)",
@@ -177,6 +191,8 @@ class Roles:
         Features that are numbers, in the order of X.
     words : tuple of str
         Columns to read as text.
+    label : str or None
+        Of two labels in the target column the one that counts as 1.
     """
 
     targets: tuple[str, ...]
@@ -185,6 +201,7 @@ class Roles:
     item: str | None
     numbers: tuple[str, ...]
     words: tuple[str, ...] = ()
+    label: str | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -229,7 +246,30 @@ def find_columns(
         clash = "is to be dropped and is also the target, query or item"
     problems += [InputError(f"{path}: column {name!r} {clash}") for name in given if name in taken]
     known = [name for name in dict.fromkeys(features) if name in names and name not in taken]
-    return Roles(tuple(targets), many, query, item, tuple(known)), problems
+    label = split_label(options.target, names)[1] if isinstance(options.target, str) else None
+    return Roles(tuple(targets), many, query, item, tuple(known), label=label), problems
+
+
+def split_label(target: str, names: Sequence[str]) -> tuple[str, str | None]:
+    """The column, and the label where COLUMN=LABEL is asked for and no column has the whole as its name.
+
+    Examples
+    --------
+    >>> split_label("outcome=died", ["age", "outcome"]), split_label("outcome=died", ["age", "outcome=died"])
+    (('outcome', 'died'), ('outcome=died', None))
+    """
+    name, _, label = target.partition("=")
+    return (name, label) if label and target not in names and name in names else (target, None)
+
+
+def refuse_label(source: str, name: str, label: str, labels: Sequence[str]) -> None:
+    """Refuse COLUMN=LABEL where the column does not hold two labels, this one and another."""
+    if label not in labels or len(labels) > 2:
+        raise InputError(
+            f"{source}: {{argument}} asks for {label!r} against the other label of column {name!r}, which holds "
+            f"{_listed(labels)}: expected two labels",
+            argument="target",
+        )
 
 
 def _targets(
@@ -245,7 +285,7 @@ def _targets(
             )
         return _require(path, names, wanted, "target", problems), True
     if wanted != AUTO:
-        return _require(path, names, [wanted], "target", problems), False
+        return _require(path, names, [split_label(wanted, names)[0]], "target", problems), False
     for name in _USUAL_NAMES["target"]:
         if name in names:
             return [name], False

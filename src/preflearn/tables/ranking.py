@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse as sp
 
-from ..errors import Remedy, shortened
+from ..errors import InputError, Remedy, shortened
 from ..progress import Stages
 from .blocks import Block, SparseRows, read_records, regroup
 from .cells import CellError, refuse
@@ -250,6 +250,10 @@ class _Source:
         for path in paths:
             file = open_file(path, options)
             roles = None if file.names is None else choose_columns(path, file.names, options)
+            if roles is not None and roles.label is not None:
+                raise InputError(
+                    f"{path}: {{argument}} names a label, which read_table reads", argument="target"
+                )
             self.files.append((file, roles))
         first, self.roles = self.files[0]
         self.unit = first.unit

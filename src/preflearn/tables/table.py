@@ -21,6 +21,7 @@ from .cells import (
     FileFaultError,
     clip,
     is_missing,
+    labels_in,
     number_style,
     parse_numbers,
     parse_times,
@@ -29,9 +30,10 @@ from .cells import (
     whole_number,
 )
 from .data import TableData
+from .encoding.frames import MOST_EXACT
 from .encoding.kinds import TableWarning
 from .formats import TableFile, open_file
-from .options import AUTO, ReadOptions, Roles, as_paths, find_columns
+from .options import AUTO, ReadOptions, Roles, as_paths, find_columns, refuse_label
 
 # Rows named in one message for one kind of fault, and problems in one message.
 _EXAMPLES, _MOST_PROBLEMS = 3, 8
@@ -65,6 +67,7 @@ def read_table(
         None goes by the name of the file.
     target : str or None, default="auto"
         Target column: numbers, or yes/no; None for a file without targets. "auto" is the column named ``target``.
+        "COLUMN=LABEL" reads a column of two labels, 1 where it holds this one and 0 where it holds the other.
     query, item : str or None, default="auto"
         Columns of the queries and of the names of the rows. "auto" is the column named ``qid`` or ``query``, and the
         one named ``item``, if there is one.
@@ -84,9 +87,9 @@ def read_table(
     allow_unknown : bool, default=False
         Read missing targets as NaN ("not known") instead of refusing them.
     on_bad : {"raise", "skip"}, default="raise"
-        What to do with rows whose target is missing or cannot be read: refuse the table, or leave the rows out, with a
-        warning that counts them and names the first ones. ``kept`` of the result says which rows remain. A column
-        in which more values cannot be read than can is refused in any case.
+        What to do with rows whose target or query is missing or cannot be read: refuse the table, or leave the rows
+        out, with a warning that counts them and names the first ones. ``kept`` of the result says which rows remain.
+        A column in which more values cannot be read than can is refused in any case.
     n_jobs : int, default=None
         Accepted as by :func:`read_ranking`; tables are parsed by one thread.
 
@@ -128,14 +131,17 @@ def read_table(
     )
     if on_bad not in ("raise", "skip"):
         raise ValueError(f"on_bad must be 'raise' or 'skip': found {on_bad!r}.")
-    if on_bad == "skip" and (allow_unknown or target is None):
+    reader = _TableReader(paths, options, weight, texts, allow_unknown, on_bad == "skip")
+    if on_bad == "skip" and (allow_unknown or not reader.roles.targets and reader.roles.query is None):
         other = (
-            "target=None, without which no row is bad"
-            if target is None
-            else "allow_unknown=True, which keeps them"
+            "allow_unknown=True, which keeps them"
+            if allow_unknown
+            else "target=None where no column has queries"
         )
-        raise InputError(f"on_bad='skip' leaves out rows by their targets, and would be ignored with {other}")
-    return _TableReader(paths, options, weight, texts, allow_unknown, on_bad == "skip").read()
+        raise InputError(
+            f"on_bad='skip' leaves rows out by targets and queries, and would be ignored with {other}"
+        )
+    return reader.read()
 
 
 class TableChunks:
@@ -180,8 +186,13 @@ class TableChunks:
     def __init__(self, path: Any, *, rows: int = 65536, texts: Sequence[str] = (), **options: Any):
         self._paths, self._rows = as_paths(path), rows
         reader = _TableReader(self._paths, ReadOptions(missing=np.nan, **options), None, texts, False, False)
-        refuse_all(reader.name, reader.problems)
         self._files, roles = reader.files, reader.roles
+        if roles.label is not None:
+            instead = f"write 1 for {roles.label!r} and 0 for the other, since the table is read in parts"
+            reader.problems.append(
+                InputError(f"{reader.name}: {{argument}} names a label: {instead}", argument="target")
+            )
+        refuse_all(reader.name, reader.problems)
         self.source = reader.name
         self.target, self.query, self.item = (
             roles.targets[0] if roles.targets else None,
@@ -235,7 +246,9 @@ class TableChunks:
         if wrong.size:
             lines = np.concatenate([block.lines for block in blocks])
             row = int(wrong[0])
-            found = f"{clip(texts[row])}, expected a target: a number, or yes or no" + _as_grades(texts)
+            found = f"{clip(texts[row])}, expected a target: a number, or yes or no" + _as_grades(
+                _words(texts)
+            )
             refuse(blocks[0].path, self._files[0].unit, int(lines[row]), found, self.target)
         return y
 
@@ -343,7 +356,7 @@ class _TableReader:
         return roles
 
     def _known(self, texts: Sequence[str], names: list[str]) -> set[str]:
-        labels = (self.roles.query, self.roles.item)
+        labels = (self.roles.query, self.roles.item, *(self.roles.targets if self.roles.label else ()))
         return {name for name in (*texts, *labels) if name in names}
 
     def read(self) -> TableData:
@@ -382,7 +395,10 @@ class _TableReader:
             numbers = tuple(name for name in wanted if name in numeric)
             words = tuple(name for name in wanted if name not in numeric)
             try:
-                return self._read_as(Roles((), False, None, None, numbers, words))
+                rows = self._read_as(Roles((), False, None, None, numbers, words))
+                if not (long := {name for name in numbers if _loses_digits(rows.columns[name])}):
+                    return rows
+                numeric -= long
             except FileFaultError as fault:
                 if fault.column not in numeric:
                     self._refuse(fault)
@@ -418,23 +434,40 @@ class _TableReader:
     # ---------------------------------------------------------------------------------- targets, weights, queries
 
     def _targets(self, rows: _Rows, name: str) -> np.ndarray:
-        y, strange = _numbers(rows.columns[name])
+        y, strange = (
+            _numbers(rows.columns[name])
+            if self.roles.label is None
+            else self._of_label(rows.columns[name], name, self.roles.label)
+        )
         missing = np.setdiff1d(np.flatnonzero(np.isnan(y)), strange)
         n_read = y.size - strange.size - missing.size
         if strange.size:
-            expected = "targets are numbers, higher is better" + _as_grades(rows.columns[name])
+            words = _words(rows.columns[name])
+            expected = "targets are numbers, higher is better" + _as_grades(words)
+            two = [Remedy("target", f"{name}={word}", f"where {word!r} is to come first") for word in words]
             expected += _as_durations([str(rows.columns[name][row]) for row in strange.tolist()])
             what = ("value that is neither a number nor yes/no", "values that are neither numbers nor yes/no")
             if all(_is_whole(rows.columns[name][row]) for row in strange.tolist()):
                 what = ("number that is too large", "numbers that are too large")
                 expected = f"targets are numbers up to {np.finfo(float).max:.1e}"
-            self._bad_rows(rows, name, strange, what, expected, few=strange.size <= n_read)
+                two = []
+            remedies = two if len(two) == 2 else []
+            self._bad_rows(rows, name, strange, what, expected, *remedies, few=strange.size <= n_read)
         if missing.size and not self.allow_unknown:
             unknown = Remedy("allow_unknown", True, "to read them as NaN (not known)")
             expected = "leave out rows whose target is not known"
             what = ("missing target", "missing targets")
             self._bad_rows(rows, name, missing, what, expected, unknown, few=n_read > 0)
         return y
+
+    def _of_label(self, column: np.ndarray, name: str, label: str) -> tuple[np.ndarray, np.ndarray]:
+        """1 where a column of two labels holds this one, 0 where it holds the other, NaN where missing."""
+        labels = labels_in(column.tolist())
+        refuse_label(self.name, name, label, labels)
+        values = {one: float(one == label) for one in labels}
+        return np.array([values.get(text.strip(), np.nan) for text in column.tolist()]), np.empty(
+            0, dtype=np.int64
+        )
 
     def _bad_rows(
         self,
@@ -467,11 +500,12 @@ class _TableReader:
         missing = np.flatnonzero(texts == "")
         if missing.size:
             what = ("missing query", "missing queries")
-            self._fault(rows, name, missing, what, "every row must belong to a query")
-        distinct = {text: whole_number(text) for text in set(texts.tolist())}
+            few = missing.size < texts.size
+            self._bad_rows(rows, name, missing, what, "every row must belong to a query", few=few)
+        distinct = {text: whole_number(text) for text in set(texts.tolist()) if text}
         if None in distinct.values():
             return texts
-        return np.array([distinct[text] for text in texts.tolist()], dtype=np.int64)
+        return np.array([distinct.get(text, -1) for text in texts.tolist()], dtype=np.int64)
 
     def _fault(
         self, rows: _Rows, name: str, at: np.ndarray, what: tuple[str, str], expected: str, *remedies: Remedy
@@ -491,12 +525,17 @@ def _found(rows: _Rows, name: str, at: np.ndarray, what: tuple[str, str]) -> str
     return f"{at.size:,} {what[at.size > 1]} ({where})"
 
 
-def _as_grades(column: np.ndarray) -> str:
-    """What to write for a few words that grade."""
+def _words(column: np.ndarray) -> list[str]:
+    """The words of a column that holds a few and no number; none otherwise."""
     if column.dtype != object:
-        return ""
-    words = sorted({text.strip() for text in column.tolist() if not is_missing(text, among_values=True)})
-    if len(words) > 8 or not np.isnan(parse_numbers(words, number_style(words))).all():
+        return []
+    words = labels_in(column.tolist())
+    return words if len(words) <= 8 and np.isnan(parse_numbers(words, number_style(words))).all() else []
+
+
+def _as_grades(words: list[str]) -> str:
+    """What to write for a few words that grade; of two labels one may be named instead."""
+    if len(words) < 3:
         return ""
     grades = ", ".join(map(str, range(len(words))))
     return f". Write {grades} for {', '.join(map(clip, words))}, in their order from worst to best"
@@ -507,6 +546,12 @@ def _as_durations(texts: list[str]) -> str:
     if np.isnan(parse_times(texts, True)).any():
         return ""
     return ". These are dates: write the time since the start of each row as a number, in days for example"
+
+
+def _loses_digits(values: np.ndarray) -> bool:
+    """Whether a column holds whole numbers of 64 bits of which float64 makes others, as ids have."""
+    largest = np.abs(values).max(initial=0.0, where=np.isfinite(values))
+    return bool(MOST_EXACT < largest < 2.0**64 and (np.floor(values) == values)[np.isfinite(values)].all())
 
 
 def _is_whole(value: Any) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -423,12 +423,7 @@ def table_scorer(
     unreadable_as_missing : bool, default=False
         Treat numbers, dates and booleans that cannot be read as missing values instead of refusing them.
     """
-    used = []
-    for name, column in encoder.encoders_.items():
-        kind = "text" if encoder.kinds_[name] == "words" else encoder.kinds_[name]
-        readable = kind not in ("number", "date", "boolean") or unreadable_as_missing
-        check = None if readable else _unreadable(kind, column)
-        used.append(Feature(name, kind, None, check, _texts(kind, column)))
+    used = table_features(encoder, unreadable_as_missing)
     aside = frozenset({*encoder.kinds_, *ignored} - {*encoder.encoders_})
     predict = _predictor(model)
 
@@ -436,6 +431,17 @@ def table_scorer(
         return predict(columns, len(next(iter(columns.values()))))
 
     return Scorer(used, score, _name(model), aside)
+
+
+def table_features(encoder: Any, unreadable_as_missing: bool = False) -> list[Feature]:
+    """What an encoder reads of an item."""
+    used = []
+    for name, column in encoder.encoders_.items():
+        kind = "text" if encoder.kinds_[name] == "words" else encoder.kinds_[name]
+        readable = kind not in ("number", "date", "boolean") or unreadable_as_missing
+        check = None if readable else _unreadable(kind, column)
+        used.append(Feature(name, kind, None, check, _texts(kind, column)))
+    return used
 
 
 def _texts(kind: str, column: Any) -> dict[str, Any]:
@@ -503,6 +509,36 @@ def matrix_scorer(model: Any, names: Sequence[str], *, absent: Any = ...) -> Sco
     return Scorer(features, score, _name(model))
 
 
+def relation_scorer(
+    model: Any, sides: Sequence[Sequence[Feature]], prepare: Sequence[Callable[[dict[str, list[Any]]], Any]]
+) -> Scorer:
+    """A model of pairs of objects: an item has the features of both, ``row.NAME`` and ``column.NAME``.
+
+    Parameters
+    ----------
+    model : fitted relation model
+    sides : two sequences of Feature
+        Of row objects and of column objects.
+    prepare : two functions
+        From a table of such objects to what the model takes.
+    """
+    named = [[f"{kind}.{one.name}" for one in side] for kind, side in zip(("row", "column"), sides)]
+
+    def score(columns: Mapping[str, list[Any]]) -> np.ndarray:
+        objects, places = [], []
+        for names, side, prepared in zip(named, sides, prepare):
+            cells = list(zip(*(columns[name] for name in names)))
+            distinct = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}  # items share objects
+            places.append([distinct[cell] for cell in cells])
+            objects.append(prepared({one.name: list(values) for one, values in zip(side, zip(*distinct))}))
+        return model.predict_pairs_of(*objects, *places)
+
+    features = [
+        replace(one, name=name) for names, side in zip(named, sides) for name, one in zip(names, side)
+    ]
+    return Scorer(features, score, _name(model))
+
+
 def _predictor(model: Any) -> Callable[[Any, int], np.ndarray]:
     """From the items of a request and their number to scores; they are one query to a model that looks at queries."""
     if not wants_qid(model):  # asked once: the answer takes a tenth of the time of a request
@@ -542,7 +578,7 @@ def feature_names(model: Any) -> list[str]:
     if n_features is None or without:
         raise ValueError(
             f"{_name(model)} does not predict from features, which is what a request brings: serve a model with a "
-            "named kernel."
+            "named kernel, or one of preflearn relate."
         )
     return [f"x{number}" for number in range(n_features)]
 

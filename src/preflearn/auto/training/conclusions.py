@@ -134,7 +134,13 @@ def _what_next(report: TrainingReport) -> str:
         gain = curve.scores[-1] - curve.scores[-2] if curve.scores.size > 1 else 0.0
         if curve.rises:
             return f"what to do next: collect more queries (the last step up the learning curve added {gain:.3f})"
-        return "what to do next: other features rather than more queries, since the learning curve is flat"
+        if curve.level:
+            return (
+                "what to do next: other features rather than more queries, since the learning curve is flat"
+            )
+        return (
+            "what to do next: other features; the learning curve leaves open whether more queries would help"
+        )
     if report.unit == "preference":
         return "what to do next: measure it on preferences of judges and items that were not used here"
     return "what to do next: measure it on data that was not used here"
@@ -156,7 +162,8 @@ def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
     except ValueError:  # too few queries with pairs to order
         return None
     low, high = found.gain_interval
-    said = "still rises: more queries would help" if found.still_rises else "is level at its end"
+    said = "is level at its end" if found.is_level else "leaves open whether more queries would help"
+    said = "still rises: more queries would help" if found.still_rises else said
     text = (
         f"{name}, trained on increasing numbers of queries and measured on the same held-out ones (three folds; band: "
         f"95 % interval of the mean). The last step, from {found.n_queries[-2]} to {found.n_queries[-1]} queries, "
@@ -169,7 +176,9 @@ def _curve(problem: RankingProblem, learned: Any) -> Curve | None:
             f"give {extension.scores[-1]:.3f} ({extension.low[-1]:.3f} to {extension.high[-1]:.3f}). The interval "
             "reflects the sampling error of the held-out queries, not whether a power law holds."
         )
-    return Curve(found.n_queries, found.scores, found.errors, found.still_rises, text, extension)
+    return Curve(
+        found.n_queries, found.scores, found.errors, found.still_rises, text, extension, found.is_level
+    )
 
 
 def _to_refit(problem: RankingProblem, learned: Any) -> tuple[Any, Any, str]:
@@ -442,7 +451,7 @@ def _reasons(problem: RankingProblem, why: Explanation, row: int) -> tuple[str, 
             last = first + len(encoder.names(column))
             value = data.columns[column][row]
             text = f"{value:.4g}" if isinstance(value, Real) else str(value)
-            text = clipped(text, _LONGEST_VALUE) or "(missing)"
+            text = "(missing)" if text in ("", "nan") else clipped(text, _LONGEST_VALUE)
             shown.append((f"{column} = {text}", float(why.contributions[first:last].sum())))
             first = last
     shown.sort(key=lambda pair: -abs(pair[1]))

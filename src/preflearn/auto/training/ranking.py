@@ -669,9 +669,7 @@ def _check_features(data: RankingData, groups: Groups) -> list[str]:
     pairs = zip(data.feature_names, within, varies)
     same = [name for name, one, other in pairs if other and not one and name not in hashed]
     if same:
-        notes.append(
-            f"{_features_are(same)} constant within every query: alone it cannot order the rows of a query."
-        )
+        notes.append(f"{_features_are(same)} constant within every query, which cannot order its rows alone.")
     return notes
 
 

@@ -38,7 +38,7 @@ from ..cells import (
     times_of_digits,
     truth_values,
 )
-from .frames import BOOLEAN, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
+from .frames import BOOLEAN, MOST_EXACT, NUMBER, TEXT, TIME, Column, Table, Texts, read_table
 
 # Kinds that become features.
 FEATURES = ("number", "boolean", "category", "date", "text", "words")
@@ -47,7 +47,7 @@ SAMPLE = 1000
 _MOSTLY = 0.9
 _IDENTIFIERS = {
     "id", "ids", "uuid", "guid", "key", "index", "idx", "rowid", "sku", "isbn", "ean", "unnamed", "userid", "itemid",
-    "productid", "sessionid", "queryid", "qid", "docid", "customerid", "orderid", "patientid", "serial",
+    "productid", "sessionid", "queryid", "qid", "docid", "customerid", "orderid", "patientid", "serial", "pid", "uid",
 }  # fmt: skip
 _LABELS = {
     "code", "type", "kind", "category", "cat", "class", "region", "store", "shop", "branch", "zone", "district",
@@ -72,6 +72,9 @@ class Decision:
     n_features: int = 0
 
 
+_ALIKE_AS_NUMBERS = Decision("identifier", "whole numbers too long for float64")
+
+
 def name_words(name: str) -> set[str]:
     """The words of a column's name, lower case.
 
@@ -94,7 +97,10 @@ def decide(column: Column, max_categories: int) -> Decision:
         return _unless_alike(column.array, Decision("date"))
     if column.form == BOOLEAN:
         return _unless_alike(column.array, Decision("boolean"))
-    return decide_numbers(column.name, column.array, max_categories)
+    decision = decide_numbers(column.name, column.array, max_categories)
+    if decision.kind == "constant" and column.whole is not None and len({*column.whole[0].tolist()}) > 1:
+        return _ALIKE_AS_NUMBERS
+    return decision
 
 
 def _unless_alike(values: np.ndarray, otherwise: Decision) -> Decision:
@@ -130,10 +136,10 @@ def decide_numbers(name: str, values: np.ndarray, max_categories: int) -> Decisi
     low, high = finite.min(), finite.max()
     if low == 0 and high == 1:
         return Decision("boolean")
-    if max(-low, high) > 2**53:
-        return decision
-    whole = finite.astype(np.int64)
-    m, words = whole.size, name_words(name)
+    words = name_words(name)
+    if max(-low, high) > MOST_EXACT:
+        return Decision("identifier", "an identifier by its name") if words & _IDENTIFIERS else decision
+    whole, m = finite.astype(np.int64), finite.size
     if m >= 10 and high - low == m - 1 and (np.diff(whole) == 1).all():
         return Decision("identifier", "numbers the rows")
     if low >= 19000101 and high <= 21001231:
@@ -170,7 +176,9 @@ def _decide_values(name: str, some: list[str], texts: Texts, max_categories: int
     if _share(parse_numbers(some, style)) >= _MOSTLY and not any(map(looks_like_code, some)):
         numbers, stray = values_of_texts(texts, lambda items: parse_numbers(items, style))
         if not _too_many(stray, numbers):
-            return decide_numbers(name, numbers, max_categories)
+            decision = decide_numbers(name, numbers, max_categories)
+            alike = decision.kind == "constant" and np.abs(numbers[0]) > MOST_EXACT
+            return _ALIKE_AS_NUMBERS if alike and len(texts.factorised[1]) > 1 else decision
     if some[0].lower() in TRUTH and {text.lower() for text in some} <= TRUTH.keys():
         numbers, stray = values_of_texts(texts, truth_values)
         if not stray:

@@ -38,6 +38,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LOOK_AT_BYTES = 1 << 18
 # The first row that is not empty; a quote that is never closed reaches to the end.
 _FIRST_ROW = re.compile(rb'[\r\n]*+(?:"[^"]*+(?:"|\Z)|[^"\n]++)*+\n?')
+# The line in front of the header that tells spreadsheets what separates the cells.
+_MARK = re.compile(rb'"?sep=([;,|\t])"?\r?\n')
 _QUOTE, _LF, _CR = b'"\n\r'
 # What stands for a byte that is not UTF-8.
 _DAMAGED = re.compile("[\udc80-\udcff]")
@@ -62,16 +64,19 @@ class DelimitedFile(TableFile):
                     self.encoding,
                 )
         first = first.removeprefix(_BYTE_ORDER_MARK)
-        if options.delimiter is None:
+        mark = _MARK.match(first)
+        start = self.header_bytes = mark.end() if mark else 0
+        if options.delimiter is None and mark:
+            self.delimiter = mark[1].decode()
+        elif options.delimiter is None:
             self._detect_delimiter(first[:_LOOK_AT_BYTES])
-        self.header_bytes = 0
         self._first = first[:_LOOK_AT_BYTES]
         if options.columns is not None:
             self.names = list(options.columns)
         else:
-            header = _FIRST_ROW.match(first)
-            self.header_bytes = header.end() if header else 0
-            self.names = self._header(first[: self.header_bytes])
+            header = _FIRST_ROW.match(first, start)
+            self.header_bytes = header.end() if header else start
+            self.names = self._header(first[start : self.header_bytes])
         check_names(path, self.names)
 
     def _blocks_of_text(self, progress: Callable[[int], None]) -> Iterator[bytes]:
