@@ -295,12 +295,15 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
     if is_simple or found.n_training_rows != found.rows.shape[0]:
         return found
     combination, n_averaged = found.combination, 1
+    seconds = sum(one.seconds for one in found.trial.attempts)
     for number in range(1, n_runs):
-        if (1 + 1 / number) * (time.perf_counter() - start) > settings.limit:
+        if time.perf_counter() - start + seconds > settings.limit:
             break
         again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
-        # Of very few rows, other folds may have nothing to compare.
-        with settings.stages(f"run {number + 1} of {n_runs}"), suppress(ValueError):
+        stage = settings.stages(
+            f"run {number + 1} of {n_runs}", left=lambda to_go=n_runs - number: to_go * seconds
+        )
+        with stage, suppress(ValueError):  # of very few rows, other folds may have nothing to compare
             trial, features = choose(rows[found.rows], y[found.rows], found.queries, again, units=found.units)
             combination = combination.averaged_with(Combination.of(trial, features), n_averaged)
             n_averaged += 1
