@@ -300,10 +300,12 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
         if time.perf_counter() - start + seconds > settings.limit:
             break
         again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
-        stage = settings.stages(
-            f"run {number + 1} of {n_runs}", left=lambda to_go=n_runs - number: to_go * seconds
-        )
-        with stage, suppress(ValueError):  # of very few rows, other folds may have nothing to compare
+
+        def left(to_go: int = n_runs - number) -> float:
+            return to_go * seconds
+
+        with settings.stages(f"run {number + 1} of {n_runs}", left=left), suppress(ValueError):
+            # Of very few rows, other folds may have nothing to compare.
             trial, features = choose(rows[found.rows], y[found.rows], found.queries, again, units=found.units)
             combination = combination.averaged_with(Combination.of(trial, features), n_averaged)
             n_averaged += 1
