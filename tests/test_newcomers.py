@@ -151,7 +151,9 @@ def test_with_patients_who_came_several_times(ok, call):
     )
     low, high = evaluated["metrics"][0]["interval"]
     assert evaluated["groups"] == 40 and low < 0.5 < high
-    assert "40 groups" in ok("evaluate", "patients.preflearn", "later.csv", "--group", "patient")
+    measured = ok("evaluate", "patients.preflearn", "later.csv", "--group", "patient")
+    assert "40 groups" in measured and ok("evaluate", "patients.preflearn", "later.csv") == measured
+    assert "groups" not in ok("evaluate", "patients.preflearn", "later.csv", "--drop", "patient")
     status, _, err = call("evaluate", "patients.preflearn", "later.csv", "--group", "person")
     assert status == 2 and "--group asks for column 'person'" in err
     # the same in Python

@@ -267,6 +267,8 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     memory = table_memory(table, data.encoder, known)
     if reading.target != "auto":
         memory["target"] = reading.target
+    if reading.group is not None:
+        memory["group"] = reading.group
     if reading.event is not None:
         memory["event"] = reading.event if reading.seen is None else f"{reading.event}={reading.seen}"
     if table.item is None and memory["item"] is not None:

@@ -128,6 +128,14 @@ def read_for(
     reading = (
         _with_event(reading, memory.get("event"), known) if with_target else replace(reading, event=None)
     )
+    taken = (None, reading.target, reading.query, *(reading.drop or ()))
+    if (
+        with_target
+        and reading.group is None
+        and (group := memory.get("group")) in known
+        and group not in taken
+    ):
+        reading = replace(reading, group=group)  # rows that depended on each other in training still do
     reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (
