@@ -254,6 +254,36 @@ def test_ids_of_64_bits_are_counted_as_they_are(call, tmp_path, frame):
     assert call("predict", model, path)[1].splitlines()[-1].startswith("1200000000000000009,")
 
 
+@pytest.mark.parametrize("filled", [30, 1])
+def test_new_letor_files_may_be_sparser_or_denser_than_the_training(call, tmp_path, filled):
+    """A file that is mostly zeros is read as a sparse matrix, which a model of dense ones refused."""
+    rng = np.random.default_rng(0)
+
+    def letor(name: str, filled: int) -> Path:
+        cells = [sorted(rng.choice(np.arange(1, 31), filled, replace=False)) for _ in range(60)]
+        rows = [
+            f"{k % 3} qid:{k // 6} " + " ".join(f"{j}:{rng.random():.3f}" for j in on)
+            for k, on in enumerate(cells)
+        ]
+        (tmp_path / name).write_text("\n".join([*rows, "1 qid:10 30:1", "0 qid:10 1:1"]) + "\n")
+        return tmp_path / name
+
+    model = tmp_path / "m.preflearn"
+    assert call("train", letor("train.txt", filled), "--kernel", "linear", "-o", model, "-q")[0] == 0
+    new = letor("new.txt", 31 - filled)
+    status, out, err = call("predict", model, new)
+    assert status == 0 and err == ""
+    from preflearn.io import load_model, read_ranking
+
+    X = read_ranking(new, n_features=30, sparse=filled == 1).X
+    scores = [float(line.split(",")[1]) for line in out.splitlines()[1:]]
+    np.testing.assert_allclose(scores, load_model(model).predict(X), rtol=1e-9, atol=1e-12)
+    table = small_table(tmp_path)
+    assert (
+        "expected files of one kind" in (said := call("train", table, new)[2]) and "read_ranking" not in said
+    )
+
+
 def test_look_recognises_battles(call, tmp_path):
     """It took "model_y" for a target, as the word y was in it."""
     battles = {

@@ -256,7 +256,7 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     names = [str(path) for path in paths]
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
-        return Training(data, {"kind": "letor", "features": data.feature_names}, [])
+        return Training(data, _letor_memory(data), [])
     known = column_names(paths[0], reading)
     reading.check_labels(paths[0], known)
     table = read_table(names, **reading.of_table())
@@ -435,10 +435,15 @@ def table_memory(
     }
 
 
+def _letor_memory(data: RankingData | PreferenceData) -> dict[str, Any]:
+    """What a model remembers of a LETOR file; a sparse matrix of new rows does not suit a model of a dense one."""
+    return {"kind": "letor", "features": data.feature_names, "sparse": hasattr(data.X, "toarray")}
+
+
 def item_memory(path: Path, reading: Reading, pairs: PreferenceData) -> dict[str, Any]:
     """What a model of preferences remembers of its table of items."""
     if pairs.encoder is None:
-        return {"kind": "letor", "features": pairs.feature_names}
+        return _letor_memory(pairs)
     names = column_names(path, reading)
     item = "item" if reading.item == "auto" else reading.item
     return {"kind": "table", "target": None, "query": None, "item": item, "columns": names}

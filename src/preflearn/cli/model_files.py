@@ -121,7 +121,8 @@ def read_for(
     unknown: dict[str, Any] = {} if with_target else {"target": None}
     if not table:
         n_features = len(memory["features"])
-        found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
+        layout = memory.get("sparse", "auto")
+        found = read_ranking(names, **reading.of_letor(n_features=n_features, sparse=layout, **unknown))
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
     # Scores need no event, and a feature may say it.

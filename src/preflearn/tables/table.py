@@ -329,7 +329,8 @@ class _TableReader:
     def _open(self, path: str) -> TableFile:
         if self.options.format_of(path) == "letor":
             raise InputError(
-                f"{path}: a table has named columns, and LETOR files number their features: read_ranking reads them"
+                f"{path}: a table has named columns, and LETOR files number their features: expected files of one kind",
+                in_python="read_ranking reads the latter",
             )
         return cast(TableFile, open_file(path, self.options))
 
