@@ -258,6 +258,9 @@ def test_from_scikit_learn():
     for name in ("group", "eval_set"):  # as LightGBM and XGBoost take them
         with pytest.raises(TypeError, match="qid=np.repeat" if name == "group" else "cross-validation"):
             RankRLS().fit(X, y, **{name: sizes})
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"pass X.collect\(\)"):
+        RankRLS().fit(polars.DataFrame(X).lazy(), y, qid=qid)
     broken = X.copy()
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="AutoRanker accepts missing values"):
