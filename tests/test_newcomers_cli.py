@@ -325,6 +325,38 @@ def test_rows_without_a_query_are_left_out_where_asked(call, tmp_path):
     assert sum("left out of 60" in note for note in measured["notes"]) == 1
 
 
+@pytest.mark.parametrize("label", ["event", "group"])
+def test_rows_without_an_event_or_a_group_are_left_out_where_asked(call, tmp_path, label):
+    """`look` proposed a command that `train` refused, with or without --skip-bad."""
+    rng = np.random.default_rng(1)
+    gaps = {"event": ["" if k % 20 == 3 else str(k % 2) for k in range(60)]}
+    if label == "group":
+        gaps = {"patient": ["" if k % 20 == 3 else f"p{k // 4}" for k in range(60)]}
+    changed = {"qid": None, "target": None, "time": rng.integers(1, 400, 60), **gaps}
+    path = small_table(tmp_path, **changed)
+    if label == "event":
+        found = json.loads(call("look", path, "--json")[1])
+        assert "3 rows have no `event`" in " ".join(found["notes"])
+        words = shlex.split(found["command"])[1:]
+        assert "--skip-bad" in words
+    else:
+        words = ["train", path, "--target", "time", "--group", "patient", "--skip-bad"]
+    words += ["--kernel", "linear", "-o", tmp_path / "m.preflearn", "--json"]
+    status, _, err = call(*[word for word in words if word != "--skip-bad"])
+    assert (
+        status == 2 and "3 missing labels (line 5, line 25, line 45)" in err and "--skip-bad to leave" in err
+    )
+    trained = json.loads(call(*words)[1])
+    assert trained["counts"]["rows"] == 57 and "3 rows were left out of 60" in " ".join(trained["notes"])
+    measured = json.loads(call("evaluate", tmp_path / "m.preflearn", path, "--skip-bad", "--json")[1])
+    header, *rows = path.read_text().splitlines()
+    (tmp_path / "clean.csv").write_text(
+        "\n".join([header, *(row for k, row in enumerate(rows) if k % 20 != 3)])
+    )
+    same = json.loads(call("evaluate", tmp_path / "m.preflearn", tmp_path / "clean.csv", "--json")[1])
+    assert measured["metrics"] == same["metrics"] and measured["groups"] == same["groups"]
+
+
 @pytest.mark.parametrize(
     ("changed", "note"),
     [

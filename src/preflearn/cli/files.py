@@ -227,8 +227,7 @@ class Reading:
         names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         found = {name: getattr(self, name) for name in names} | {"texts": texts, **more}
-        labels = [name for name in (self.group, self.event) if name is not None]
-        found["texts"] = [*found["texts"], *labels]
+        labels = found["labels"] = [name for name in (self.group, self.event) if name is not None]
         if found["features"] is not None:
             labels = [name for name in labels if name != found["item"]]
             found["features"] = tuple(dict.fromkeys([*found["features"], *labels]))
@@ -328,10 +327,6 @@ def _require_column(source: Path | str, name: str, names: Sequence[str], argumen
 
 def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
     """A column that every row has a label in."""
-    import numpy as np
-
-    from ..errors import InputError
-
     if name == table.item:
         assert table.item_names is not None
         return table.item_names
@@ -343,17 +338,6 @@ def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
         )
         raise ValueError(f"{table.source}: --{argument} names {name!r}, the column {what}: leave it out.")
     _require_column(table.source, name, [*table.columns], argument)
-    missing = np.flatnonzero(table.columns[name] == "")
-    if missing.size:
-        why = (
-            "every row must belong to a group, if only to one of its own"
-            if argument == "group"
-            else "leave out rows of which it is not known whether the event was seen"
-        )
-        raise InputError(
-            f"{table.place(int(missing[0]))}: column {name!r} of {{argument}} is empty: {why}",
-            argument=argument,
-        )
     return table.columns[name]
 
 
