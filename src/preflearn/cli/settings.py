@@ -204,7 +204,10 @@ SetOption = Annotated[
 ]
 
 
-_SKIP_BAD = "; skip_bad=yes, or `--skip-bad`, to leave out rows whose target, query, group or event is missing or unreadable"
+_SKIP_BAD = (
+    "; skip_bad=yes, or `--skip-bad`, to leave out rows whose target, query, group or event is missing or "
+    "unreadable"
+)
 
 
 def _read_option(more: str = "") -> Any:
