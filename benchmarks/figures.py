@@ -184,6 +184,20 @@ def auc_table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def size_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Time and memory of training on many rows."""
+    fields = {"seconds": ".0f", "cpu_s": ".0f", "peak_gb": ".1f", "predict_us_a_row": ".1f"}
+    fields |= {"concordance": ".4f", "ndcg_at_10": ".4f"}
+    lines = [
+        "| | seconds | CPU s | GB beyond the data | µs a row to answer | concordance | NDCG@10 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [f"{row[field]:{form}}" for field, form in fields.items()]
+        lines.append(f"| {row['contestant']} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def ranks_table(rows: list[dict[str, Any]]) -> list[str]:
     """How often all rank intervals of a board held, before and now, and single ratings."""
     designs = {
@@ -231,6 +245,7 @@ TABLES: dict[str, Callable[[Any], list[str]]] = {
     "growth": growth_table,
     "peers": peers_table,
     "peers_since": since_table,
+    "public_size": size_table,
     "rank_coverage": ranks_table,
     "sets": sets_table,
 }
