@@ -134,7 +134,7 @@ def test_a_training_is_about_the_c_index(study, call, tmp_path):
     assert "leave-pair-out" in estimate["held_out"]
     assert (sum(survival["counts"]), sum(survival["events"])) == (60, patients()["died"].sum())
     assert survival["medians"][0] < survival["medians"][1]
-    assert survival["pvalue"] < 0.05 and "Calibration is left out" in survival["explanation"]
+    assert "pvalue" not in survival and "Calibration is left out" in survival["explanation"]
     assert "RLS, same kernel" not in [one["name"] for one in found["baselines"]]
     assert found["sets"] is found["roc"] is found["ndcg"] is None
     assert f"{patients()['died'].sum()} events seen" in found["summary"]
@@ -142,7 +142,7 @@ def test_a_training_is_about_the_c_index(study, call, tmp_path):
     assert "Kaplan-Meier curves of thirds" in text and "Held-out C-index" in text
     assert "of which it is known who lived longer" in text
     status, out, _ = call(*command)
-    assert status == 0 and "Held-out C-index" in out and "lowest scores" in out and "Log-rank test" in out
+    assert status == 0 and "Held-out C-index" in out and "lowest scores" in out and "Log-rank" not in out
 
 
 def test_the_estimate_is_that_of_the_library(study, call, tmp_path):

@@ -181,9 +181,9 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         if n_queries > 1:
             found.append(_kernel("learned kernel, query", relative))
             found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
-    elif n_queries > 1:
-        found.append(_kernel("learned kernel, quantiles", quantiles))
     if n_rows < LARGE_TABLE:  # in larger ones they are behind
+        if n_queries > 1:
+            found.append(_kernel("learned kernel, quantiles", quantiles))
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
     view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]

@@ -113,9 +113,10 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     Notes
     -----
     Capacity follows the held-out score: another round of a metric, another stage of boosted trees is added while it
-    raises the score by more than its standard error over folds; basis vectors and leaves grow with the rows. A
-    curve for each important feature is added to a kernel where held-out rows gain by it. From 2,000 rows on, kernels on
-    several views of the features race, and the one that is ahead goes on.
+    raises the score by more than its standard error over folds; basis vectors and leaves grow with the rows. A curve
+    for each important feature is added to a kernel, and mixtures of features take the place of single ones in its
+    metric, where held-out rows gain by it. From 2,000 rows on, kernels on several views of the features race, and two
+    go on, from 10,000 rows on one.
 
     Beyond 60,000 rows the choice is made on a sample of whole queries, and the members with a share are then trained on
     everything: boosted trees on codes of a byte, kernels by one pass of sums over about 500,000 rows, since 2,000 basis
