@@ -25,7 +25,7 @@ from functools import partial
 
 import numpy as np
 
-from _harness import write_results
+from _harness import in_processes, write_results
 from preflearn import AutoRanker
 from preflearn.metrics import concordance, ndcg
 from ranking_sets import Part
@@ -221,6 +221,10 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=10)
     parser.add_argument("--scoring", default="concordance", help="what AutoRanker chooses by")
     parser.add_argument("--name", default="sizes", help="of the file of results")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes of one thread each; one uses all threads"
+    )
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop what runs after so long")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in options.only:  # compilation and the start of libraries do not count
@@ -229,28 +233,35 @@ def main() -> None:
         except ImportError:
             print(f"{name} is not installed and left out")
             options.only = [one for one in options.only if one != name]
-    rows = []
     print(
         f"{'kind':14} {'rows':>9} seed  {'contestant':23} {'concordance':>15}  {'NDCG@10':>15} {'s':>7} {'CPU s':>7}"
     )
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     if options.letor_like:
         options.rows, options.kinds, seeds = options.letor_like, [_LETOR_LIKE], range(7, 8)
-    for n_rows in options.rows:
-        for kind in options.kinds:
-            for seed in seeds:
-                for name in options.only:
-                    row = measure(kind, n_rows, seed, name, options.scoring)
-                    rows.append(row)
-                    print(
-                        f"{kind:14} {row['rows']:9,} {seed:4}  {name:23} "
-                        f"{row['concordance']:.4f} ± {row['concordance_error']:.4f}  "
-                        f"{row['ndcg_at_10']:.4f} ± {row['ndcg_at_10_error']:.4f} "
-                        f"{row['seconds']:7.1f} {row['cpu_s']:7.1f}  {row['predict_us_a_row']:.1f} µs a row  "
-                        f"{row['peak_gib']:.2f} GiB",
-                        flush=True,
-                    )
-                write_results(options.name, *rows)
+    cells = [
+        (kind, n_rows, seed, name, options.scoring)
+        for n_rows in options.rows
+        for seed in seeds
+        for kind in options.kinds
+        for name in options.only
+    ]
+    found = {}
+    for cell, row in in_processes(_measure, cells, jobs=options.jobs, seconds=options.seconds):
+        found[cell] = row
+        print(
+            f"{row['kind']:14} {row['rows']:9,} {row['seed']:4}  {row['contestant']:23} "
+            f"{row['concordance']:.4f} ± {row['concordance_error']:.4f}  "
+            f"{row['ndcg_at_10']:.4f} ± {row['ndcg_at_10_error']:.4f} "
+            f"{row['seconds']:7.1f} {row['cpu_s']:7.1f}  {row['predict_us_a_row']:.1f} µs a row  "
+            f"{row['peak_gib']:.2f} GiB",
+            flush=True,
+        )
+    write_results(options.name, *(found[cell] for cell in cells if cell in found))
+
+
+def _measure(cell: tuple[str, int, int, str, str]) -> dict:
+    return measure(*cell)
 
 
 if __name__ == "__main__":

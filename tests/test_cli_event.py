@@ -134,7 +134,7 @@ def test_a_training_is_about_the_c_index(study, call, tmp_path):
     assert "leave-pair-out" in estimate["held_out"]
     assert (sum(survival["counts"]), sum(survival["events"])) == (60, patients()["died"].sum())
     assert survival["medians"][0] < survival["medians"][1]
-    assert survival["pvalue"] < 0.05 and "Calibration is left out" in survival["explanation"]
+    assert "pvalue" not in survival and "Calibration is left out" in survival["explanation"]
     assert "RLS, same kernel" not in [one["name"] for one in found["baselines"]]
     assert found["sets"] is found["roc"] is found["ndcg"] is None
     assert f"{patients()['died'].sum()} events seen" in found["summary"]
@@ -142,7 +142,7 @@ def test_a_training_is_about_the_c_index(study, call, tmp_path):
     assert "Kaplan-Meier curves of thirds" in text and "Held-out C-index" in text
     assert "of which it is known who lived longer" in text
     status, out, _ = call(*command)
-    assert status == 0 and "Held-out C-index" in out and "lowest scores" in out and "Log-rank test" in out
+    assert status == 0 and "Held-out C-index" in out and "lowest scores" in out and "Log-rank" not in out
 
 
 def test_the_estimate_is_that_of_the_library(study, call, tmp_path):
@@ -215,7 +215,7 @@ def test_the_same_times_without_censoring_are_a_ranking(study, changed, call, tm
         ({"died": (np.arange(60) == 3) * 1}, "event marks a single row"),
         ({"died": np.arange(60) % 3}, "'0', '1', '2', 3 different values: expected two"),
         ({"died": np.where(np.arange(60) < 9, "dead", "alive")}, "Pass --event died=alive if 'alive' means that it"),
-        ({"died": np.where(np.arange(60) == 3, "", "1")}, "line 5: column 'died' of --event is empty"),
+        ({"died": np.where(np.arange(60) == 3, "", "1")}, "column 'died' has 1 missing label (line 5)"),
         ({"time": np.where(np.arange(60) == 3, -4, 9.5)}, "line 5: the time is -4"),
         ({"time": np.where(np.arange(60) == 3, "", "9.5")}, "1 missing target (line 5)"),
         ({"time": np.array([f"2024-01-{k % 28 + 1:02}" for k in range(60)])}, "These are dates: write the time since"),

@@ -367,13 +367,28 @@ def test_folds_are_stratified_and_averages_are_over_pairs(m, n_splits, seed):
     assert pooled.n_pairs == (y == 1).sum() * (y == 0).sum()
 
 
-def test_real_scores_are_spread_over_the_folds():
-    y = np.random.default_rng(0).normal(size=30)
-    data = _Data(RLS(), np.zeros((30, 1)), y, y, "concordance", None, 0)
-    one, other = (_deal(data, 5, np.random.RandomState(seed)) for seed in (0, 1))
-    for block in np.array_split(np.argsort(y), 6):
-        assert sorted(one.codes[block]) == [0, 1, 2, 3, 4]
-    assert (one.codes != other.codes).any()
+@pytest.mark.parametrize("groups", [None, np.arange(40) // 4])
+def test_pairs_inside_averaged_folds_are_like_all_pairs(groups):
+    """A given score has the same concordance inside of folds as everywhere: folds that are balanced in y would keep
+    rows of similar y apart, and groups of one class together with those of the other, which are easier pairs."""
+    shares = []
+    for seed in range(300):
+        rng = np.random.RandomState(seed)
+        if groups is None:
+            y = rng.normal(size=40)
+            f = y + 0.5 * rng.normal(size=40)
+        else:
+            profile = rng.normal(size=10)[groups]
+            y = (2 * profile + rng.normal(size=40) > 0) * 1.0
+            f = profile + 0.2 * rng.normal(size=40)
+        measure = "concordance" if groups is None else "AUC"
+        folds = _deal(_Data(RLS(), np.zeros((40, 1)), y, y, measure, groups, 0), 5, rng)
+        apart = None if groups is None else encode_queries(groups, 40)
+        inside, every = (tally_scores(y, f, one, apart) for one in (folds, one_group(40)))
+        if inside.n_pairs:
+            shares.append((inside.share, every.share))
+    inside, every = np.mean(shares, axis=0)
+    assert inside == pytest.approx(every, abs=0.012)
 
 
 def test_pooled_leave_one_out_is_allowed_and_known():

@@ -50,7 +50,7 @@ class Candidate:
     train : callable
         From a task and the view to a `Member`; None where another candidate is ahead.
     is_simple : bool
-        Whether people can read it: the model is never one that orders worse than this.
+        Whether people can read it: where it orders clearly better than the whole, it is the model.
     joins : bool
         Whether it may be part of a combination.
     """
@@ -181,9 +181,9 @@ def candidates(n_rows: int, n_queries: int) -> list[Candidate]:
         if n_queries > 1:
             found.append(_kernel("learned kernel, query", relative))
             found.append(_kernel("learned kernel, quantiles in query", ("relative quantiles",)))
-    elif n_queries > 1:
-        found.append(_kernel("learned kernel, quantiles", quantiles))
     if n_rows < LARGE_TABLE:  # in larger ones they are behind
+        if n_queries > 1:
+            found.append(_kernel("learned kernel, quantiles", quantiles))
         found.append(Candidate("random trees", plain + relative, _cost_of_forest, random_trees))
     view = ("quantiles", "relative quantiles") if n_queries > 1 else quantiles
     return [*found, Candidate(f"linear, quantiles{beside}", view, _cost_of_linear, linear)]
@@ -228,7 +228,7 @@ class Preset:
         How many times as large as usual a table may be for the whole procedure to be repeated without each fold, which
         the reported figure then comes from.
     n_runs : int
-        Runs with other folds and seeds, whose predictions are averaged.
+        Runs with other folds and seeds, whose predictions are averaged; small tables have three anyway.
     """
 
     candidates: frozenset[str] | None = None

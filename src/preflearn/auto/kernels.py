@@ -1,27 +1,29 @@
 r"""The learned kernel among the candidates: quick rounds for the metric, then one careful training for each fold.
 
-A round trains some expansions, each with a metric of its own and without some of the folds, which it predicts: on a
-sample of whole queries, with few basis vectors, from sums of kernel values (`expansion`). Rounds go on as long
-as the held-out score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with a
-metric that was learned without it, of the round that the other folds prefer; the model has the mean of the metrics.
-Folds that share a metric share the basis vectors as well: every row is summed up once for them, and each is predicted
-from the sums over all the others.
+A round trains an expansion without each fold, with a metric of its own, and predicts the fold: on a sample of whole
+queries, with few basis vectors, from sums of kernel values (`squared.expansion`). Rounds go on as long as the held-out
+score rises. Only then is the model trained: more basis vectors, all rows. A fold is predicted with the metric that was
+learned without it, of the round that the other folds prefer; the model has the mean of the metrics.
 
-In the second round, the first one with a metric, a curve for each important feature is tried beside the kernel
-(`squared.curves`). Where it raises the held-out score it stays: grades are often nearly a sum of effects of single
-features, which a kernel on distances learns slowly.
+In the second round, the first one with a metric, two things are tried, and stay where they raise the held-out score:
 
-With many rows the views race: the one that is ahead after the first rounds goes on.
+- a curve for each important feature beside the kernel (`Curves`): grades are often nearly a sum of effects of single
+  features, which a kernel on distances learns slowly;
+- a metric of directions instead of a factor for each feature: features are often several noisy measurements of the
+  same thing.
+
+From `RACE_FROM` rows on the views race first, over a few plain rounds in which several folds share a metric that has
+seen none of them. Those that are ahead are searched with care.
 
 The number of basis vectors grows with the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -33,6 +35,7 @@ from ..learners.rankrfm import RankRFM, importances_of_gradients, of_expansion
 from ..model_selection._choice import choose
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import with_small_matrices
+from ..squared.devices.expansion import DeviceExpansions
 from ..squared.expansion import (
     GRADIENT_ROWS,
     Curves,
@@ -56,11 +59,15 @@ _LOOK_BACK = 2
 # Rows and basis vectors of a round.
 _ROUND_ROWS = 16_000
 _ROUND_BASIS = (250, 500)
-# With at least this many rows the views race, over this many rounds.
+# With at least this many rows the views race, over this many rounds. Two go on, of a large table one; and none that is
+# behind another one by this multiple of the standard error of the difference over folds.
 RACE_FROM = 2_000
 _RACE_ROUNDS = 2
-# Metrics that are learned, which folds share: few rows want to learn from more of them.
-_METRICS, _METRICS_OF_FEW = 2, 3
+_BEHIND = 4.0
+# Metrics of a race and of a sample, which folds share.
+_METRICS = 3
+# With more columns than this, directions are not tried: they are as many as the gradients that they are learned from.
+_MOST_COLUMNS = GRADIENT_ROWS // 4
 # Factors of a metric below this, relative to the largest, become 0: nothing is lost, and the kernel is formed faster.
 _LEAST_FACTOR = 0.02
 # Basis vectors of the model.
@@ -69,12 +76,12 @@ _LEAST_BASIS, _MOST_BASIS = 600, 2000
 # around it: it has more basis vectors and many more rows.
 _ALPHAS = 4.0 ** np.arange(-4, 8)
 _BESIDE = np.array([0.25, 1.0, 4.0])
-_AROUND = 4.0 ** np.arange(-2, 4)
+_AROUND = 4.0 ** np.arange(-4, 4)
 _KERNEL = Kernel("rbf", "median")
 # For time limits, measured: products that a kernel value takes as long as in a round and in a training, later rounds
-# that those of a race take as long as (all alphas, no metric yet, and a trial of curves), and a late best round.
+# that the first two take as long as (all alphas) and those that try curves and directions, and a late best round.
 _OF_ROUND, _OF_TRAINING = 400.0, 600.0
-_FIRST_ROUNDS = 5.0
+_FIRST_ROUNDS, _TRIALS = 4.0, 2.0
 _USUAL_ROUND = 7
 
 
@@ -95,20 +102,6 @@ class Part:
     rows: np.ndarray
     folds: np.ndarray
     metrics: list[np.ndarray | None] = field(default_factory=lambda: [None])
-
-
-Functions = tuple[Kernel, np.ndarray, Curves | None]
-
-
-class _Sums(NamedTuple):
-    """Kernel, basis vectors and curves, with their sums over the rows of a training."""
-
-    functions: Functions
-    moments: Moments
-
-    def solve(self, alphas: np.ndarray) -> Expansion:
-        kernel, basis, curves = self.functions
-        return solve_expansion(kernel, basis, self.moments, alphas, curves)
 
 
 class _Round(NamedTuple):
@@ -138,6 +131,8 @@ class Search:
     ----------
     task : Task
     view : tuple of str
+    n_metrics : int or None
+        Metrics that the folds share; None for one of its own for each.
 
     Attributes
     ----------
@@ -150,28 +145,29 @@ class Search:
         The model of each round that has the first metric, and the place of this alpha.
     has_curves : bool
         Whether features have curves of their own.
+    has_directions : bool
+        Whether metrics have directions instead of a factor for each feature.
     """
 
-    def __init__(self, task: Task, view: tuple[str, ...]):
+    def __init__(self, task: Task, view: tuple[str, ...], n_metrics: int | None = None):
         self.task, self.view, self.X = task, view, task.views[view]
-        self.has_curves = False
+        self.has_curves = self.has_directions = False
         self.scores: list[np.ndarray] = []
         self.alphas: list[float] = []
         self.predictions: list[np.ndarray] = []
         self.models: list[tuple[Expansion, int]] = []
-        self.parts = _parts(task)
+        self.parts = _parts(task, n_metrics or len(task.folds.tests))
         self._ended = False
 
-    def advance(self, n_rounds: int = _ROUNDS + 1) -> None:
-        """More rounds, until there are ``n_rounds`` or the held-out score no longer rises."""
+    def advance(self, n_rounds: int = _ROUNDS + 1, *, is_plain: bool = False) -> None:
+        """More rounds, until there are ``n_rounds`` or the held-out score no longer rises; plain ones try nothing."""
         while len(self.scores) < n_rounds and not self._ended:
             found = self._try()
-            if len(self.scores) == 1:  # the first round with a metric: curves are tried beside the kernel
-                self.has_curves = True
-                curved = self._try()
-                self.has_curves = clearly_positive(curved.scores - found.scores)
-                if self.has_curves:
-                    found = curved
+            if len(self.scores) == 1 and not is_plain:
+                found = self._with_curves(found)
+                if self.X.shape[1] <= _MOST_COLUMNS:
+                    found = self._with_directions(found)
+            self._last = found
             self.scores.append(found.scores)
             self.alphas.append(float(found.models[0].alphas[found.choice]))
             self.predictions.append(found.predictions)
@@ -179,12 +175,37 @@ class Search:
             rises = len(self.scores) <= _LOOK_BACK or clearly_positive(
                 self.scores[-1] - self.scores[-1 - _LOOK_BACK]
             )
-            self._ended = not rises or len(self.scores) > _ROUNDS or not self._update(found)
+            self._ended = not rises or len(self.scores) > _ROUNDS
+            if not self._ended:
+                metrics = self._next_metrics()
+                self._ended = any(one is None for one in metrics)  # all gradients are zero
+                for part, metric in zip(self.parts, metrics, strict=True):
+                    part.metrics.append(metric)
+
+    def _with_curves(self, found: _Round) -> _Round:
+        """The same round with curves where these help."""
+        self.has_curves = True
+        other = self._try()
+        self.has_curves = clearly_positive(other.scores - found.scores)
+        return other if self.has_curves else found
+
+    def _with_directions(self, found: _Round) -> _Round:
+        """The same round with directions where these help."""
+        factors, self.has_directions = [part.metrics.pop() for part in self.parts], True
+        for part, metric in zip(self.parts, self._next_metrics(), strict=True):
+            part.metrics.append(metric)
+        other = self._try()
+        self.has_directions = clearly_positive(other.scores - found.scores)
+        if self.has_directions:
+            return other
+        for part, metric in zip(self.parts, factors, strict=True):
+            part.metrics[-1] = metric
+        return found
 
     def _try(self) -> _Round:
         """One training for each metric."""
         alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-        size = _round_basis(self.task.n_rows)
+        size = _round_basis(self.task.n_rows, self.task.device)
         models = self.train([(part.rows, part.metrics[-1]) for part in self.parts], alphas, size)
         predictions = np.empty((alphas.shape[0], self.task.n_rows))
         for part, model in zip(self.parts, models, strict=True):
@@ -194,11 +215,13 @@ class Search:
         choice = choose(self.task.folds.mean(table), alphas)[0]
         return _Round(models, choice, table[choice], predictions[choice])
 
-    def is_behind(self, others: Sequence[Search]) -> bool:
-        """Whether another view is ahead after as many rounds."""
-        n_rounds = min(len(one.scores) for one in (self, *others))
-        ahead = [one.scores[n_rounds - 1] - self.scores[n_rounds - 1] for one in others]
-        return any(bool(self.task.folds.mean(one) > 0) for one in ahead)
+    def is_behind(self, race: Sequence[Search]) -> bool:
+        """Whether too many views are ahead, or one is clearly, after as many rounds."""
+        last = min(len(one.scores) for one in race) - 1
+        ahead = [one.scores[last] - self.scores[last] for one in race]
+        n_ahead = sum(bool(self.task.folds.mean(one) > 0) for one in ahead)
+        n_winners = 2 if self.task.n_rows < LARGE_TABLE else 1
+        return n_ahead >= n_winners or any(clearly_positive(one, errors=_BEHIND) for one in ahead)
 
     def round_without(self, part: Part) -> int:
         """The round that the folds outside of a part prefer, whose metric has not seen its folds."""
@@ -206,8 +229,13 @@ class Search:
 
     def mean_metric(self, number: int) -> np.ndarray | None:
         """The mean of all metrics of a round."""
-        metrics = [part.metrics[number] for part in self.parts]
-        return None if metrics[0] is None else np.mean([one for one in metrics if one is not None], axis=0)
+        metrics = [metric for part in self.parts if (metric := part.metrics[number]) is not None]
+        if not metrics:
+            return None
+        if metrics[0].ndim == 1:
+            return np.mean(metrics, axis=0)
+        # Directions of all of them, as long as gradients are, have the mean of S Sᵀ.
+        return average_gradient_metric(np.hstack(metrics).T[:, :, None], full=True)
 
     def train(
         self, sets: Sequence[tuple[np.ndarray, np.ndarray | None]], alphas: np.ndarray, size: int
@@ -217,77 +245,46 @@ class Search:
         Few rows go side by side. Of many rows the sums, which take the time, are shared out among all threads: there
         are fewer sets than a machine may have processors.
         """
-        if self.task.device is None and self.task.n_rows < LARGE_TABLE:
-            return with_small_matrices(lambda k: self._sums(*sets[k], size).solve(alphas), len(sets))
-        return self._solve([self._sums(*one, size) for one in sets], alphas)
+        if self.task.device is not None:
+            return [self._sums(*one, size)(alphas) for one in sets]
+        if self.task.n_rows < LARGE_TABLE:
+            return with_small_matrices(lambda k: self._sums(*sets[k], size)(alphas), len(sets))
+        solve = [self._sums(*one, size) for one in sets]
+        return with_small_matrices(lambda k: solve[k](alphas), len(sets))
 
-    def _solve(self, sums: Sequence[_Sums], alphas: np.ndarray) -> list[Expansion]:
-        device = self.task.device
-        if device is not None:
-            return [device.take(one.solve(alphas)) for one in sums]
-        return with_small_matrices(lambda k: sums[k].solve(alphas), len(sums))
-
-    def train_without_folds(
-        self, metric: np.ndarray | None, alphas: np.ndarray, size: int
-    ) -> list[Expansion]:
-        """Expansions on the rows outside of each fold, and last one on all rows with this metric."""
-        sums = [one for part in self.parts for one in self._sums_without(part, size)]
-        sums.append(self._sums(np.arange(self.task.n_rows), metric, size))
-        return self._solve(sums, alphas)
-
-    def _sums_without(self, part: Part, size: int) -> list[_Sums]:
-        """For each fold of a part the sums over all rows outside of it, every row summed up once."""
-        task, metric = self.task, part.metrics[self.round_without(part)]
-        tests = [task.folds.tests[fold] for fold in part.folds]
-        rest = self._sums(rows_outside(task.n_rows, np.concatenate(tests)), metric, size)
-        if len(tests) == 1:
-            return [rest]
-        of_folds = [self._moments(rest.functions, test) for test in tests]
-        found = []
-        for left_out in range(len(tests)):
-            moments: Any = rest.moments.copy()
-            for fold, one in enumerate(of_folds):
-                if fold != left_out:
-                    moments.add(one)
-            found.append(_Sums(rest.functions, moments))
-        return found
-
-    def _sums(self, rows: np.ndarray, metric: np.ndarray | None, size: int) -> _Sums:
-        functions = _functions(self.X, rows, metric, size, self.has_curves, self.task.seed)
-        return _Sums(functions, self._moments(functions, rows))
-
-    def _moments(self, functions: Functions, rows: np.ndarray) -> Moments:
-        (kernel, basis, curves), task = functions, self.task
-        sum_up = kernel_moments if task.device is None else task.device.kernel_moments
+    def _sums(
+        self, rows: np.ndarray, metric: np.ndarray | None, size: int
+    ) -> Callable[[np.ndarray], Expansion]:
+        """What solves for the expansion at some alphas, from sums over the rows."""
+        task = self.task
+        kernel, basis, curves = _functions(self.X, rows, metric, size, self.has_curves, task.seed)
+        sum_up, solve = _steps(task.device)
         is_global = task.queries.n_groups == 1
-        return sum_up(
+        moments = sum_up(
             kernel, basis, self.X.__getitem__, task.y, task.queries, rows, is_global=is_global, curves=curves
         )
+        return lambda alphas: solve(kernel, basis, moments, alphas, curves)
 
-    def _update(self, found: _Round) -> bool:
-        """The next metric of every part; False where the gradients of one are all zero."""
+    def _next_metrics(self) -> list[np.ndarray | None]:
+        """What the gradients of the last models give; None where all are zero."""
+        models, choice = self._last.models, self._last.choice
 
         def metric_of(place: int) -> np.ndarray | None:
-            return _next_metric(found.models[place], found.choice, self.X, self.parts[place].rows)
+            return _next_metric(models[place], choice, self.X, self.parts[place].rows, self.has_directions)
 
         n_threads = None if self.task.device is None else 1  # a device takes one training after the other
-        metrics = with_small_matrices(metric_of, len(self.parts), n_threads)
-        if any(one is None for one in metrics):
-            return False
-        for part, metric in zip(self.parts, metrics, strict=True):
-            part.metrics.append(metric)
-        return True
+        return with_small_matrices(metric_of, len(self.parts), n_threads)
 
 
 def learned_kernel(task: Task, view: tuple[str, ...]) -> Member | None:
-    """A kernel whose metric is learned in rounds; None where another view is ahead."""
-    search = task.searches.setdefault(view, Search(task, view)) if task.rivals else Search(task, view)
+    """A kernel whose metric is learned in rounds; None where other views are ahead."""
     if view in task.rivals:
-        rivals = [task.searches.setdefault(one, Search(task, one)) for one in task.rivals if one != view]
-        for one in (search, *rivals):
-            one.advance(_RACE_ROUNDS)
-        if search.is_behind(rivals):
+        race = [task.searches.setdefault(one, Search(task, one, _METRICS)) for one in task.rivals]
+        for one in race:
+            one.advance(_RACE_ROUNDS, is_plain=True)
+        if task.searches[view].is_behind(race):
             return None
+    search = Search(task, view, _METRICS if task.is_sample else None)
     search.advance()
     return _member_of_sample(task, search) if task.is_sample else _train_members(task, search)
 
@@ -308,7 +305,12 @@ def _train_members(task: Task, search: Search) -> Member:
     """The trainings that the rounds were for."""
     folds, best = task.folds, task.folds.best(np.array(search.scores))
     alphas = search.alphas[best] * _BESIDE
-    models = search.train_without_folds(search.mean_metric(best), alphas, n_basis(task.n_rows))
+    sets = [
+        (rows_outside(task.n_rows, test), part.metrics[search.round_without(part)])
+        for test, part in zip(folds.tests, search.parts, strict=True)
+    ]
+    everything = np.arange(task.n_rows), search.mean_metric(best)
+    models = search.train([*sets, everything], alphas, n_basis(task.n_rows, task.device))
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])
@@ -333,55 +335,64 @@ def _member(
     return Member(learner, held_out, unbiased, learner.feature_importances_, described(learner), work, extend)
 
 
-def _next_metric(model: Expansion, place: int, X: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
+def _next_metric(
+    model: Expansion, place: int, X: np.ndarray, rows: np.ndarray, has_directions: bool
+) -> np.ndarray | None:
     """The metric that the gradients of a model at some of its rows give; None where all are zero."""
     gradients = model.gradients(X[_drawn(rows, GRADIENT_ROWS, 0)], place)
-    metric = average_gradient_metric(gradients[:, :, None], full=False)
-    return None if metric is None else np.where(metric < _LEAST_FACTOR, 0.0, metric)
+    metric = average_gradient_metric(gradients[:, :, None], full=has_directions)
+    return metric if metric is None or has_directions else _without_least(metric)
 
 
-def n_basis(n_rows: int) -> int:
-    """Basis vectors for this many rows."""
-    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
+def _without_least(factors: np.ndarray) -> np.ndarray:
+    return np.where(factors < _LEAST_FACTOR, 0.0, factors)
+
+
+def n_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
+    """Basis vectors for this many rows; more on a device."""
+    return _on(device, n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
 
 
 def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
     """Operations for rows and columns, after the race where there is one."""
-    rounds = max(0, min(best_round + 1 + _LOOK_BACK, _ROUNDS + 1) - _RACE_ROUNDS)
-    first = 0.0 if m >= RACE_FROM else _FIRST_ROUNDS
-    return (first + rounds) * _cost_of_round(m, n) + (_n_metrics(m) + 1.0) * m * n_basis(m) * (
-        _OF_TRAINING + n
-    )
+    rounds = _FIRST_ROUNDS + _TRIALS + min(best_round + _LOOK_BACK, _ROUNDS)
+    return rounds * _cost_of_round(m, n) + 5.0 * m * n_basis(m) * (_OF_TRAINING + n)
 
 
 def cost_of_race(m: int, widths: Sequence[int]) -> float:
     """Operations of the first rounds of all rivals, views with these numbers of columns."""
-    return _FIRST_ROUNDS * sum(_cost_of_round(m, n) for n in widths)
+    return _FIRST_ROUNDS * sum(_cost_of_round(m, n, _METRICS) for n in widths)
 
 
-def _cost_of_round(m: int, n: int) -> float:
-    n_sets = _n_metrics(m)
-    rows = min((1 - 1 / n_sets) * m, _ROUND_ROWS)
-    return n_sets * rows * _round_basis(m) * (_OF_ROUND + n)
+def _cost_of_round(m: int, n: int, n_metrics: int = 5) -> float:
+    rows = min((1 - 1 / n_metrics) * m, _ROUND_ROWS)
+    return n_metrics * rows * _round_basis(m) * (_OF_ROUND + n)
 
 
-def _round_basis(n_rows: int) -> int:
+def _round_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
     low, high = _ROUND_BASIS
-    return min(n_rows, max(low, min(high, int(0.45 * n_rows**0.7))))
+    return _on(device, n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
 
 
-def _n_metrics(n_rows: int) -> int:
-    return _METRICS if n_rows >= RACE_FROM else _METRICS_OF_FEW
+def _on(device: DeviceExpansions | None, n_rows: int, size: int) -> int:
+    return min(n_rows, size if device is None else device.most_basis(size))
 
 
-def _parts(task: Task) -> list[Part]:
+def _parts(task: Task, n_metrics: int) -> list[Part]:
     tests = task.folds.tests
     parts = []
-    for folds in np.array_split(np.arange(len(tests)), min(_n_metrics(task.n_rows), len(tests))):
+    for folds in np.array_split(np.arange(len(tests)), min(n_metrics, len(tests))):
         rows = rows_outside(task.n_rows, np.concatenate([tests[fold] for fold in folds]))
         taken = encode_queries(task.queries.codes[rows], rows.shape[0]).sample(_ROUND_ROWS)
         parts.append(Part(rows[taken], folds))
     return parts
+
+
+def _steps(device: DeviceExpansions | None) -> tuple[Callable[..., Moments], Callable[..., Expansion]]:
+    """What sums up, and what solves."""
+    if device is None:
+        return kernel_moments, solve_expansion
+    return device.kernel_moments, device.solve_expansion
 
 
 def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -392,12 +403,14 @@ def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
 
 def _functions(
     X: np.ndarray, rows: np.ndarray, metric: np.ndarray | None, size: int, has_curves: bool, seed: int
-) -> Functions:
+) -> tuple[Kernel, np.ndarray, Curves | None]:
     """The kernel, basis vectors and curves that some rows are given for a metric."""
-    basis = X[_drawn(rows, size, seed)]
-    kernel = _KERNEL.with_metric(metric).fitted_to(X[rows])
-    curves = Curves.along(X[rows], metric) if has_curves and metric is not None else None
-    return kernel, basis, curves
+    basis, some = X[_drawn(rows, size, seed)], X[_drawn(rows, GRADIENT_ROWS, 0)]
+    kernel = _KERNEL.with_metric(metric).fitted_to(some)
+    if metric is None or not has_curves:
+        return kernel, basis, None
+    lengths = np.sqrt((metric**2).reshape(metric.shape[0], -1).sum(axis=1))
+    return kernel, basis, Curves.along(some, _without_least(lengths / lengths.max()))
 
 
 def _train_on_more_rows(
@@ -410,12 +423,12 @@ def _train_on_more_rows(
     """
     part = next(one for one in search.parts if more.fold in one.folds)
     number, test = search.round_without(part), task.folds.tests[more.fold]
-    rows, size = rows_outside(task.n_rows, test), n_basis(more.n_rows)
+    rows, size = rows_outside(task.n_rows, test), n_basis(more.n_rows, task.device)
     kernel, basis, curves = _functions(
         search.X, rows, part.metrics[number], size, search.has_curves, task.seed
     )
     moments = more.kernel_moments(kernel, basis, curves, search.view)
-    model = solve_expansion(kernel, basis, moments, alpha * _AROUND, curves)
+    model = _steps(task.device)[1](kernel, basis, moments, alpha * _AROUND, curves)
     halves, predictions = halves_of(task, test), model.predict(search.X[test])
     scores = halves.of(predictions)
     chosen = as_estimator(model, halves.best(scores), number, task.queries.n_groups)
@@ -517,4 +530,6 @@ def described(model: RankRFM | KernelAndCurves) -> str:
     """The settings of a fitted kernel, for the leaderboard."""
     kernel = model.kernel_ if isinstance(model, KernelAndCurves) else model
     found = f"alpha {kernel.alpha_:.3g}, round {kernel.best_round_}, {kernel.basis_.shape[0]} basis vectors"
+    if kernel.metric_.ndim > 1:
+        found += f", {kernel.metric_.shape[1]} directions"
     return f"{found}, {model.feature_.shape[0]} curves" if isinstance(model, KernelAndCurves) else found

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from .extension import MoreRows
 
 
-# From this number of rows on, less is tried: random trees are left out, and boosted trees have one number of leaves.
+# From this number of rows on, less is tried: random trees and a second learned kernel are left out, and boosted trees
+# have one number of leaves.
 LARGE_TABLE = 10_000
 
 
@@ -74,7 +75,7 @@ class Task:
     n_jobs : int or None
     seed : int
     rivals : tuple of views
-        Of learned kernels, of which the one that is ahead goes on.
+        Of learned kernels, of which those that are ahead go on.
     device : DeviceExpansions or None
         Where kernels are evaluated; None for the processor.
     searches : dict

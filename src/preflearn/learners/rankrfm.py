@@ -689,7 +689,8 @@ def of_expansion(
     basis : ndarray of shape (r, n)
     coefficients : ndarray of shape (r,)
     """
-    model = RankRFM(n_basis=basis.shape[0])
+    is_full = kernel.metric is not None and kernel.metric.ndim > 1
+    model = RankRFM(n_basis=basis.shape[0], metric="full" if is_full else "diagonal")
     model.n_features_in_, model.n_queries_ = basis.shape[1], n_queries
     model.alpha_, model.best_round_ = alpha, best_round
     model._keep_function(kernel, basis, np.arange(basis.shape[0]), coefficients[:, None], single=True)

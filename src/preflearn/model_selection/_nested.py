@@ -18,8 +18,8 @@ with the variance ρ v / B for B parts, plus one of P's own rows, with the varia
 by some multiple of the sum of both, and what P shows at the others' choice by that of the common one alone: by at most
 ρ times D, the best score minus the value. D is near 0 where the settings predict much the same, as with a linear
 kernel, or where one is clearly the best; kernels from narrow to wide on noise are the other case (20 queries of ten
-rows: the value is .008 too high, D is .026). The ends of the interval move away as if D were one more normal error's
-standard deviation.
+rows: the value is .01 too high, D is .026; ``benchmarks/choice.py``). The ends of the interval move away as if D were
+one more normal error's standard deviation.
 
 For measures that are not shares of pairs the variance is that of a jackknife: with the independent units (groups,
 queries, else rows) dealt into B ≤ 50 blocks and θ_b the measure without block b, (B - 1) / B Σ (θ_b - θ̄)².

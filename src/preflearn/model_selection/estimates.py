@@ -325,13 +325,15 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
             data.order, scores, data.fitted(), folds, data.owners, data.events
         )
         compared = (
-            f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data)}; "
+            f"{tally.n_pairs} pairs {of_groups}within {folds.n_groups} folds, {_folds_of(data, folds)}; "
             f"folds are weighted by their number of pairs{instead}"
         )
         roc = None
     else:
         tally = tally_scores(data.order, scores, one_group(data.n_rows), events=data.events)
-        compared = f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data)}"
+        compared = (
+            f"all {tally.n_pairs} pairs, within and across {folds.n_groups} folds, {_folds_of(data, folds)}"
+        )
         roc = _roc(data, scores)
         variance, interval = interval_of_one_ranking(tally, data.scarce, clusters=data.owners)
     return PerformanceEstimate(
@@ -497,9 +499,9 @@ def _roc(data: _Data, scores: np.ndarray) -> RocCurve | None:
 
 
 def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
-    """Assign rows, or whole groups, to folds so that each fold gets its share of every class (or level of y)."""
+    """Assign rows, or whole groups, to folds; of rows so that each fold has its share of every class."""
     if data.owners is None:
-        strata = _strata(data.order, n_splits, random)
+        strata = _strata(data.order, n_splits)
         order = np.lexsort((random.permutation(data.n_rows), strata))
         codes = np.empty(data.n_rows, dtype=np.int64)
         codes[order] = np.arange(data.n_rows) % n_splits
@@ -518,21 +520,21 @@ def _deal(data: _Data, n_splits: int, random: np.random.RandomState) -> Groups:
     return Groups(codes.astype(np.int64), kept.shape[0])
 
 
-def _strata(order: np.ndarray, n_splits: int, random: np.random.RandomState) -> np.ndarray:
-    """Rows that should be spread evenly: those of equal y where each value is frequent, else runs of rows by y."""
+def _strata(order: np.ndarray, n_splits: int) -> np.ndarray:
+    """Rows that should be spread evenly: those of equal y where each value is frequent.
+
+    Not runs of similar y: these would be apart in all folds, and they are what is hardest to order.
+    """
     values, codes, counts = np.unique(order, return_inverse=True, return_counts=True)
-    if values.shape[0] == 2 or counts.min() >= n_splits:
-        return codes
-    place = np.empty(order.shape[0], dtype=np.int64)
-    tie_breaker = random.permutation(order.shape[0])
-    place[np.lexsort((tie_breaker, order))] = np.arange(order.shape[0])
-    return place // n_splits
+    return codes if values.shape[0] == 2 or counts.min() >= n_splits else np.zeros_like(codes)
 
 
-def _folds_of(data: _Data) -> str:
+def _folds_of(data: _Data, folds: Groups) -> str:
     if data.owners is not None:
         return "of whole groups"
-    return "stratified by class" if data.measure == "AUC" else "stratified by y"
+    spread = np.ptp(_strata(data.order, folds.n_groups)) > 0
+    of = "class" if data.measure == "AUC" else "y"
+    return f"stratified by {of}" if spread else "of single rows, at random"
 
 
 def _require_folds(data: _Data, method: str, n_splits: int) -> None:

@@ -387,8 +387,6 @@ class Survival:
         The time by which half of a group had the event; infinite where less than half had it.
     times, survival : list of ndarray
         Kaplan-Meier curves.
-    pvalue : float
-        Of the log-rank test.
     explanation : str
     """
 
@@ -398,7 +396,6 @@ class Survival:
     medians: list[float]
     times: list[np.ndarray]
     survival: list[np.ndarray]
-    pvalue: float
     explanation: str
 
     def rows(self) -> list[tuple[str, ...]]:

@@ -186,9 +186,7 @@ def _draw_estimate(ax: Any, estimate: Estimate, compared: list[Baseline]) -> Non
 
 
 def _curves_of_thirds(found: Survival) -> tuple[Callable[[Any], Any], str]:
-    display = displays.SurvivalDisplay(
-        found.names, found.counts, found.events, found.times, found.survival, found.pvalue
-    )
+    display = displays.SurvivalDisplay(found.names, found.counts, found.events, found.times, found.survival)
     medians = ", ".join(f"{name} {median}" for name, _, _, median in found.rows())
     return display.plot, f"Kaplan-Meier curves of thirds by held-out score; median times: {medians}."
 

@@ -387,7 +387,7 @@ class RankingProblem:
     def _performance(
         self, learner: Learner, X: Any, kernel: dict[str, Any], alpha: float
     ) -> PerformanceEstimate:
-        """Of one ranking: leave-pair-out where there are few rows, stratified folds beyond."""
+        """Of one ranking: leave-pair-out where there are few rows, folds beyond."""
         y = self.y
         counts = np.unique(self.order, return_counts=True)[1]
         two_classes = self.has_two_classes and counts.min() >= 4
@@ -547,13 +547,13 @@ class RankingProblem:
         found = SurvivalDisplay.of_predictions(self.y[rows], held_out.scores[rows], codes[rows])
         units = "stratum" if self.division.unit == "query" else "held-out fold"
         text = (
-            f"Each {units} is divided into thirds by predictions of models that were trained without it. Log-rank test "
-            f"of equally long lives: p = {found.pvalue:.2g}; since the models share training rows it is rather too "
-            "small where there is little to find, and the interval of the C-index says more. Calibration is left out: "
-            "a ranking says who lives longer, and predicts no probabilities."
+            f"Each {units} is divided into thirds by predictions of models that were trained without it. Whether they "
+            "differ by more than chance, the interval of the C-index says: a log-rank test of these thirds would find "
+            "something too often, since the models share training rows. Calibration is left out: a ranking says who "
+            "lives longer, and predicts no probabilities."
         )
         return Survival(
-            found.names, found.counts, found.events, found.medians, found.times, found.survival, found.pvalue, text
+            found.names, found.counts, found.events, found.medians, found.times, found.survival, text
         )  # fmt: skip
 
 
