@@ -215,7 +215,7 @@ def test_the_same_times_without_censoring_are_a_ranking(study, changed, call, tm
         ({"died": (np.arange(60) == 3) * 1}, "event marks a single row"),
         ({"died": np.arange(60) % 3}, "'0', '1', '2', 3 different values: expected two"),
         ({"died": np.where(np.arange(60) < 9, "dead", "alive")}, "Pass --event died=alive if 'alive' means that it"),
-        ({"died": np.where(np.arange(60) == 3, "", "1")}, "line 5: column 'died' of --event is empty"),
+        ({"died": np.where(np.arange(60) == 3, "", "1")}, "column 'died' has 1 missing label (line 5)"),
         ({"time": np.where(np.arange(60) == 3, -4, 9.5)}, "line 5: the time is -4"),
         ({"time": np.where(np.arange(60) == 3, "", "9.5")}, "1 missing target (line 5)"),
         ({"time": np.array([f"2024-01-{k % 28 + 1:02}" for k in range(60)])}, "These are dates: write the time since"),

@@ -151,7 +151,9 @@ def test_with_patients_who_came_several_times(ok, call):
     )
     low, high = evaluated["metrics"][0]["interval"]
     assert evaluated["groups"] == 40 and low < 0.5 < high
-    assert "40 groups" in ok("evaluate", "patients.preflearn", "later.csv", "--group", "patient")
+    measured = ok("evaluate", "patients.preflearn", "later.csv", "--group", "patient")
+    assert "40 groups" in measured and ok("evaluate", "patients.preflearn", "later.csv") == measured
+    assert "groups" not in ok("evaluate", "patients.preflearn", "later.csv", "--drop", "patient")
     status, _, err = call("evaluate", "patients.preflearn", "later.csv", "--group", "person")
     assert status == 2 and "--group asks for column 'person'" in err
     # the same in Python
@@ -256,6 +258,9 @@ def test_from_scikit_learn():
     for name in ("group", "eval_set"):  # as LightGBM and XGBoost take them
         with pytest.raises(TypeError, match="qid=np.repeat" if name == "group" else "cross-validation"):
             RankRLS().fit(X, y, **{name: sizes})
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"pass X.collect\(\)"):
+        RankRLS().fit(polars.DataFrame(X).lazy(), y, qid=qid)
     broken = X.copy()
     broken[0, 0] = np.nan
     with pytest.raises(ValueError, match="AutoRanker accepts missing values"):

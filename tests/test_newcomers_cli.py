@@ -254,6 +254,36 @@ def test_ids_of_64_bits_are_counted_as_they_are(call, tmp_path, frame):
     assert call("predict", model, path)[1].splitlines()[-1].startswith("1200000000000000009,")
 
 
+@pytest.mark.parametrize("filled", [30, 1])
+def test_new_letor_files_may_be_sparser_or_denser_than_the_training(call, tmp_path, filled):
+    """A file that is mostly zeros is read as a sparse matrix, which a model of dense ones refused."""
+    rng = np.random.default_rng(0)
+
+    def letor(name: str, filled: int) -> Path:
+        cells = [sorted(rng.choice(np.arange(1, 31), filled, replace=False)) for _ in range(60)]
+        rows = [
+            f"{k % 3} qid:{k // 6} " + " ".join(f"{j}:{rng.random():.3f}" for j in on)
+            for k, on in enumerate(cells)
+        ]
+        (tmp_path / name).write_text("\n".join([*rows, "1 qid:10 30:1", "0 qid:10 1:1"]) + "\n")
+        return tmp_path / name
+
+    model = tmp_path / "m.preflearn"
+    assert call("train", letor("train.txt", filled), "--kernel", "linear", "-o", model, "-q")[0] == 0
+    new = letor("new.txt", 31 - filled)
+    status, out, err = call("predict", model, new)
+    assert status == 0 and err == ""
+    from preflearn.io import load_model, read_ranking
+
+    X = read_ranking(new, n_features=30, sparse=filled == 1).X
+    scores = [float(line.split(",")[1]) for line in out.splitlines()[1:]]
+    np.testing.assert_allclose(scores, load_model(model).predict(X), rtol=1e-9, atol=1e-12)
+    table = small_table(tmp_path)
+    assert (
+        "expected files of one kind" in (said := call("train", table, new)[2]) and "read_ranking" not in said
+    )
+
+
 def test_look_recognises_battles(call, tmp_path):
     """It took "model_y" for a target, as the word y was in it."""
     battles = {
@@ -293,6 +323,38 @@ def test_rows_without_a_query_are_left_out_where_asked(call, tmp_path):
     same = json.loads(call("evaluate", options[0], tmp_path / "clean.csv", "--json")[1])
     assert measured["metrics"] == same["metrics"]
     assert sum("left out of 60" in note for note in measured["notes"]) == 1
+
+
+@pytest.mark.parametrize("label", ["event", "group"])
+def test_rows_without_an_event_or_a_group_are_left_out_where_asked(call, tmp_path, label):
+    """`look` proposed a command that `train` refused, with or without --skip-bad."""
+    rng = np.random.default_rng(1)
+    gaps = {"event": ["" if k % 20 == 3 else str(k % 2) for k in range(60)]}
+    if label == "group":
+        gaps = {"patient": ["" if k % 20 == 3 else f"p{k // 4}" for k in range(60)]}
+    changed = {"qid": None, "target": None, "time": rng.integers(1, 400, 60), **gaps}
+    path = small_table(tmp_path, **changed)
+    if label == "event":
+        found = json.loads(call("look", path, "--json")[1])
+        assert "3 rows have no `event`" in " ".join(found["notes"])
+        words = shlex.split(found["command"])[1:]
+        assert "--skip-bad" in words
+    else:
+        words = ["train", path, "--target", "time", "--group", "patient", "--skip-bad"]
+    words += ["--kernel", "linear", "-o", tmp_path / "m.preflearn", "--json"]
+    status, _, err = call(*[word for word in words if word != "--skip-bad"])
+    assert (
+        status == 2 and "3 missing labels (line 5, line 25, line 45)" in err and "--skip-bad to leave" in err
+    )
+    trained = json.loads(call(*words)[1])
+    assert trained["counts"]["rows"] == 57 and "3 rows were left out of 60" in " ".join(trained["notes"])
+    measured = json.loads(call("evaluate", tmp_path / "m.preflearn", path, "--skip-bad", "--json")[1])
+    header, *rows = path.read_text().splitlines()
+    (tmp_path / "clean.csv").write_text(
+        "\n".join([header, *(row for k, row in enumerate(rows) if k % 20 != 3)])
+    )
+    same = json.loads(call("evaluate", tmp_path / "m.preflearn", tmp_path / "clean.csv", "--json")[1])
+    assert measured["metrics"] == same["metrics"] and measured["groups"] == same["groups"]
 
 
 @pytest.mark.parametrize(

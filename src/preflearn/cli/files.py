@@ -227,8 +227,7 @@ class Reading:
         names = ("format", "target", "query", "item", "features", "drop", "weight", *_OF_TABLES)
         texts = [] if self.kinds is None else [one for one, kind in self.kinds.items() if kind != "number"]
         found = {name: getattr(self, name) for name in names} | {"texts": texts, **more}
-        labels = [name for name in (self.group, self.event) if name is not None]
-        found["texts"] = [*found["texts"], *labels]
+        labels = found["labels"] = [name for name in (self.group, self.event) if name is not None]
         if found["features"] is not None:
             labels = [name for name in labels if name != found["item"]]
             found["features"] = tuple(dict.fromkeys([*found["features"], *labels]))
@@ -256,7 +255,7 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     names = [str(path) for path in paths]
     if not reading.is_table(paths[0]):
         data = read_ranking(names, **reading.of_letor())
-        return Training(data, {"kind": "letor", "features": data.feature_names}, [])
+        return Training(data, _letor_memory(data), [])
     known = column_names(paths[0], reading)
     reading.check_labels(paths[0], known)
     table = read_table(names, **reading.of_table())
@@ -267,6 +266,8 @@ def read_training(paths: Sequence[Path], reading: Reading) -> Training:
     memory = table_memory(table, data.encoder, known)
     if reading.target != "auto":
         memory["target"] = reading.target
+    if reading.group is not None:
+        memory["group"] = reading.group
     if reading.event is not None:
         memory["event"] = reading.event if reading.seen is None else f"{reading.event}={reading.seen}"
     if table.item is None and memory["item"] is not None:
@@ -326,10 +327,6 @@ def _require_column(source: Path | str, name: str, names: Sequence[str], argumen
 
 def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
     """A column that every row has a label in."""
-    import numpy as np
-
-    from ..errors import InputError
-
     if name == table.item:
         assert table.item_names is not None
         return table.item_names
@@ -341,17 +338,6 @@ def _labels(table: TableData, name: str, argument: str) -> np.ndarray:
         )
         raise ValueError(f"{table.source}: --{argument} names {name!r}, the column {what}: leave it out.")
     _require_column(table.source, name, [*table.columns], argument)
-    missing = np.flatnonzero(table.columns[name] == "")
-    if missing.size:
-        why = (
-            "every row must belong to a group, if only to one of its own"
-            if argument == "group"
-            else "leave out rows of which it is not known whether the event was seen"
-        )
-        raise InputError(
-            f"{table.place(int(missing[0]))}: column {name!r} of {{argument}} is empty: {why}",
-            argument=argument,
-        )
     return table.columns[name]
 
 
@@ -433,10 +419,15 @@ def table_memory(
     }
 
 
+def _letor_memory(data: RankingData | PreferenceData) -> dict[str, Any]:
+    """What a model remembers of a LETOR file; a sparse matrix of new rows does not suit a model of a dense one."""
+    return {"kind": "letor", "features": data.feature_names, "sparse": hasattr(data.X, "toarray")}
+
+
 def item_memory(path: Path, reading: Reading, pairs: PreferenceData) -> dict[str, Any]:
     """What a model of preferences remembers of its table of items."""
     if pairs.encoder is None:
-        return {"kind": "letor", "features": pairs.feature_names}
+        return _letor_memory(pairs)
     names = column_names(path, reading)
     item = "item" if reading.item == "auto" else reading.item
     return {"kind": "table", "target": None, "query": None, "item": item, "columns": names}

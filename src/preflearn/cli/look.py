@@ -136,8 +136,9 @@ def _command(paths: list[Path], found: TableLook, dependence: Dependence | None,
     leaks = [one.name for one in found.columns if one.alone is not None and one.alone >= LEAK_SHARE]
     leaks = [name for name in leaks if dependence is None or name != dependence.column]
     words += ["--drop", ",".join(leaks)] if leaks and features - {*leaks} else []
-    bad = [name for name in (found.target, found.query) if name is not None and found[name].n_missing]
-    words += ["--skip-bad"] if bad else []
+    event, group = (found.event or "").partition("=")[0], dependence and dependence.column
+    needed = [name for name in (found.target, found.query, event, group) if name]
+    words += ["--skip-bad"] if any(found[name].n_missing for name in needed) else []
     return shlex.join(words)
 
 

@@ -121,13 +121,22 @@ def read_for(
     unknown: dict[str, Any] = {} if with_target else {"target": None}
     if not table:
         n_features = len(memory["features"])
-        found = read_ranking(names, **reading.of_letor(n_features=n_features, **unknown))
+        layout = memory.get("sparse", "auto")
+        found = read_ranking(names, **reading.of_letor(n_features=n_features, sparse=layout, **unknown))
         return Rows(found.X, found.y, found.qid, found.item_names, None, None, found.in_brief())
     known = column_names(paths[0], reading)
     # Scores need no event, and a feature may say it.
     reading = (
         _with_event(reading, memory.get("event"), known) if with_target else replace(reading, event=None)
     )
+    taken = (None, reading.target, reading.query, *(reading.drop or ()))
+    if (
+        with_target
+        and reading.group is None
+        and (group := memory.get("group")) in known
+        and group not in taken
+    ):
+        reading = replace(reading, group=group)  # rows that depended on each other in training still do
     reading.check_labels(paths[0], known)
     arguments = _as_in_training(paths[0], known, model_file, saved, reading)
     if (

@@ -205,7 +205,8 @@ SetOption = Annotated[
 
 
 _SKIP_BAD = (
-    "; skip_bad=yes, or `--skip-bad`, to leave out rows whose target or query is missing or unreadable"
+    "; skip_bad=yes, or `--skip-bad`, to leave out rows whose target, query, group or event is missing or "
+    "unreadable"
 )
 
 

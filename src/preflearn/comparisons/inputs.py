@@ -42,13 +42,15 @@ _CURES = {
 
 
 def named_cures(fit: _Fit) -> _Fit:
-    """A method ``fit`` whose refusal of an argument of LightGBM or XGBoost says what does the same here."""
+    """A method ``fit`` whose refusal of a lazy frame, or of an argument of LightGBM or XGBoost, names the cure."""
 
     @functools.wraps(fit)
     def checked(self: Any, *arguments: Any, **options: Any) -> Any:
         foreign = next((name for name in options if name in _CURES), None)
         if foreign is not None:
             raise TypeError(f"{type(self).__name__}.fit does not take {foreign}=: {_CURES[foreign]}.")
+        if arguments and hasattr(arguments[0], "collect_schema") and not hasattr(arguments[0], "__len__"):
+            raise TypeError("X is a lazy frame, whose rows have not been computed: pass X.collect().")
         return fit(self, *arguments, **options)
 
     return cast(_Fit, checked)

@@ -626,6 +626,9 @@ def _notes_on_roles(table: Table, roles: dict[str, str | None]) -> list[str]:
     if n:
         notes.append(f"{_rows_have(n)} no target that can be read: leave such rows out of the training.")
     if roles["event"] is not None:
+        codes = _labels_of(next(one for one in table.columns if one.name == roles["event"]))[0]
+        if n := int((codes < 0).sum()):
+            notes.append(f"{_rows_have(n)} no `{roles['event']}`: leave such rows out of the training.")
         notes.append(
             f"`{roles['target']}` looks like times, and `{roles['event']}` says whether the event was seen then: rows "
             "are compared where it is known which lived longer."

@@ -97,7 +97,7 @@ def load_demo(*, n_queries: int = 60, items: int = 12, random_state: int = 0) ->
     curve = 2.6 * (rarity - 0.5) + 0.3 * rng.standard_normal(n_queries)
     noise = 0.35 * rng.standard_normal(query.shape[0])
     usefulness = _usefulness(X)
-    y = np.clip(np.rint(1.9 + usefulness + curve[query] + noise), 0, 4)
+    y = np.clip(np.rint(1.9 + usefulness + curve[query] + noise), 0, 4) + 0.0  # of -0.0 makes 0.0
     chosen = rng.permutation(len(queries))[:n_queries]
     return DemoData(X, y, np.array(queries)[chosen][query], FEATURES)
 

@@ -50,6 +50,7 @@ def read_table(
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     texts: Sequence[str] = (),
+    labels: Sequence[str] = (),
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
@@ -77,6 +78,8 @@ def read_table(
         The columns to take in this order, or the ones to leave out; every other column by default.
     texts : list of str, default=()
         Columns to read as texts even if they look like numbers.
+    labels : list of str, default=()
+        Columns to read as texts of which every row must have one, such as those of groups.
     columns : list of str, default=None
         Names of the columns of a CSV or TSV file that has no header.
     delimiter : str, default=None
@@ -87,9 +90,9 @@ def read_table(
     allow_unknown : bool, default=False
         Read missing targets as NaN ("not known") instead of refusing them.
     on_bad : {"raise", "skip"}, default="raise"
-        What to do with rows whose target or query is missing or cannot be read: refuse the table, or leave the rows
-        out, with a warning that counts them and names the first ones. ``kept`` of the result says which rows remain.
-        A column in which more values cannot be read than can is refused in any case.
+        What to do with rows whose target, query or label is missing or cannot be read: refuse the table, or leave the
+        rows out, with a warning that counts them and names the first ones. ``kept`` of the result says which rows
+        remain. A column in which more values cannot be read than can is refused in any case.
     n_jobs : int, default=None
         Accepted as by :func:`read_ranking`; tables are parsed by one thread.
 
@@ -131,16 +134,13 @@ def read_table(
     )
     if on_bad not in ("raise", "skip"):
         raise ValueError(f"on_bad must be 'raise' or 'skip': found {on_bad!r}.")
-    reader = _TableReader(paths, options, weight, texts, allow_unknown, on_bad == "skip")
-    if on_bad == "skip" and (allow_unknown or not reader.roles.targets and reader.roles.query is None):
+    reader = _TableReader(paths, options, weight, texts, allow_unknown, on_bad == "skip", labels)
+    nothing = not (reader.roles.targets or reader.roles.query or labels)
+    if on_bad == "skip" and (allow_unknown or nothing):
         other = (
-            "allow_unknown=True, which keeps them"
-            if allow_unknown
-            else "target=None where no column has queries"
+            "allow_unknown=True, which keeps them" if allow_unknown else "target=None and no query or label"
         )
-        raise InputError(
-            f"on_bad='skip' leaves rows out by targets and queries, and would be ignored with {other}"
-        )
+        raise InputError(f"on_bad='skip' leaves rows out by these columns, and would be ignored with {other}")
     return reader.read()
 
 
@@ -316,6 +316,7 @@ class _TableReader:
         texts: Sequence[str],
         allow_unknown: bool,
         skips: bool,
+        labels: Sequence[str] = (),
     ):
         self.paths, self.options, self.weight, self.allow_unknown = paths, options, weight, allow_unknown
         self.skips, self.bad, self.reasons = skips, np.empty(0, dtype=np.int64), list[str]()
@@ -324,12 +325,14 @@ class _TableReader:
         self.files = [self._open(path) for path in paths]
         names = self.files[0].names or []
         self.roles = self._find_roles(names)
-        self.texts = self._known(texts, names)
+        self.texts = self._known((*texts, *labels), names)
+        self.labels = [name for name in labels if name in self.roles.numbers]
 
     def _open(self, path: str) -> TableFile:
         if self.options.format_of(path) == "letor":
             raise InputError(
-                f"{path}: a table has named columns, and LETOR files number their features: read_ranking reads them"
+                f"{path}: a table has named columns, and LETOR files number their features: expected files of one kind",
+                in_python="read_ranking reads the latter",
             )
         return cast(TableFile, open_file(path, self.options))
 
@@ -368,6 +371,8 @@ class _TableReader:
         y = None if target is None else self._targets(rows, target)
         weight = None if self.weight is None else self._weights(rows, self.weight)
         qid = None if self.roles.query is None else self._queries(rows, self.roles.query)
+        for name in self.labels:
+            self._require(rows, name, ("missing label", "missing labels"), "every row must have one")
         if not features and not self.problems:
             self.problems.append(InputError(f"{self.name}: no column is left as a feature"))
         refuse_all(self.name, self.problems[:_MOST_PROBLEMS])
@@ -497,15 +502,16 @@ class _TableReader:
 
     def _queries(self, rows: _Rows, name: str) -> np.ndarray:
         texts = rows.columns[name]
-        missing = np.flatnonzero(texts == "")
-        if missing.size:
-            what = ("missing query", "missing queries")
-            few = missing.size < texts.size
-            self._bad_rows(rows, name, missing, what, "every row must belong to a query", few=few)
+        self._require(rows, name, ("missing query", "missing queries"), "every row must belong to a query")
         distinct = {text: whole_number(text) for text in set(texts.tolist()) if text}
         if None in distinct.values():
             return texts
         return np.array([distinct.get(text, -1) for text in texts.tolist()], dtype=np.int64)
+
+    def _require(self, rows: _Rows, name: str, what: tuple[str, str], expected: str) -> None:
+        missing = np.flatnonzero(rows.columns[name] == "")
+        if missing.size:
+            self._bad_rows(rows, name, missing, what, expected, few=missing.size < rows.columns[name].size)
 
     def _fault(
         self, rows: _Rows, name: str, at: np.ndarray, what: tuple[str, str], expected: str, *remedies: Remedy
