@@ -473,7 +473,7 @@ def cells_of_patients() -> Iterator[Cell]:
     for patients, censored, signal in itertools.product((20, 80, 300), (0.2, 0.5, 0.8), (0.0, 1.0, 4.0)):
         name = f"{patients} patients, {censored:.0%} censored, signal {signal:g}"
         one = Patients(RankRLS(), patients, censored, signal).one
-        yield Cell("C-index", f"estimate_concordance, {name}", one, 0.5 if patients == 80 else 1.0)
+        yield Cell("C-index", f"estimate_concordance, {name}", one)
         if patients * (1 - censored) < 16:
             continue  # folds without an event cannot choose
         one = Patients(RankRLSCV(cv=KFold(5, shuffle=True, random_state=0)), patients, censored, signal).one

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from preflearn import AutoRanker, progress
+from preflearn.auto import fitting
 from preflearn.comparisons import encode_queries
 from preflearn.datasets import load_demo
 from preflearn.inspection import explain
@@ -45,6 +46,35 @@ def test_best_averages_runs(monkeypatch):
     assert model.predict(X[few], qid=qid[few]) == pytest.approx(
         sum(w * m.predict(views[v]) for m, v, w in parts)
     )
+
+
+def test_small_tables_have_the_mean_of_three_runs_with_other_folds(monkeypatch):
+    runs, choose = [], fitting.choose
+
+    def remember(*arguments, **options):
+        trial, features = choose(*arguments, **options)
+        if len(trial.held_out) == 60:
+            runs.append((trial, fitting.Combination.of(trial, features)))
+        return trial, features
+
+    monkeypatch.setattr(fitting, "choose", remember)
+    random = np.random.default_rng(0)
+    Z = random.normal(size=(60, 4))
+    model = AutoRanker(random_state=0).fit(Z, np.sin(2 * Z[:, 0]) + 0.3 * random.normal(size=60))
+    tests = [set(map(frozenset, trial.folds.tests)) for trial, _ in runs]
+    assert len(runs) == 3 and tests[0] != tests[1] != tests[2] != tests[0]
+    queries = encode_queries(None, 60)
+    mean = np.mean([one.scores(Z, queries) for _, one in runs], axis=0)
+    np.testing.assert_allclose(model.predict(Z), mean)
+
+
+def test_a_simple_model_stays_simple(monkeypatch):
+    """A linear ranker that is clearly better than the whole is not averaged with anything."""
+    monkeypatch.setattr(fitting, "_simple_enough", lambda *_: 1)
+    random = np.random.default_rng(0)
+    Z = random.normal(size=(60, 4))
+    model = AutoRanker(random_state=0).fit(Z, Z[:, 0] + random.normal(size=60))
+    assert (model.member_names_, model.leaderboard_.model.name) == (["linear"], "linear")
 
 
 def test_the_best_single_feature_is_named(fast):

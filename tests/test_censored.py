@@ -625,6 +625,31 @@ def test_auto_ranker_learns_from_censored_times():
     np.testing.assert_allclose(again.predict(X), model.predict(X))
 
 
+@pytest.mark.filterwarnings("ignore:best_score_ is NaN")
+def test_few_events_are_enough_for_one_run(monkeypatch):
+    """Other folds of few rows may have no event to compare: the runs that are averaged are those that were possible."""
+    random, seeds, choose = np.random.default_rng(0), [], fitting.choose
+
+    def remember(rows, y, queries, settings, *arguments, **options):
+        found = choose(rows, y, queries, settings, *arguments, **options)
+        if rows.shape[0] == 9:
+            seeds.append(settings.seed)
+        return found
+
+    monkeypatch.setattr(fitting, "choose", remember)
+    runs = set()
+    for _ in range(20):
+        X, times, events = random.normal(size=(9, 2)), random.exponential(size=9), np.arange(9) < 2
+        seeds.clear()
+        try:
+            model = AutoRanker(random_state=0).fit(X, times, event=random.permutation(events))
+        except ValueError:
+            continue  # not even the first folds had something to compare
+        runs.add(len(seeds))
+        assert np.isfinite(model.predict(X)).all()
+    assert runs >= {1, 3}
+
+
 def test_auto_ranker_compares_inside_strata_only():
     X, times, events, qid = a_study(m=160, n_strata=8, seed=3)
     model = AutoRanker(preset="fast", random_state=0).fit(X, times, event=events, qid=qid)

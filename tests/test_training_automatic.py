@@ -1,4 +1,4 @@
-"""preflearn train without options: candidates of different kinds, and never a model worse than a simple one."""
+"""preflearn train without options: candidates of different kinds, and never a model clearly worse than a simple one."""
 
 from __future__ import annotations
 
@@ -120,25 +120,30 @@ def test_figures_are_those_of_the_library():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_never_worse_than_a_simple_model(seed, monkeypatch):
-    """Where one feature is all there is to know, the model orders held-out rows no worse than it does, or is it.
+def test_never_clearly_worse_than_a_simple_model(seed, monkeypatch):
+    """Where one feature is all there is to know: what orders held-out rows clearly better and is simple is the model.
 
     The reported figure is that of choices by other folds, and may be lower than the one that the choice was made by.
     """
     offered, prefer = [], fitting._prefer_simple
 
     def look(trial, **options):
-        offered.append(trial.score)
-        return prefer(trial, **options)
+        own = trial.folds.of(trial.held_out)
+        simple = [one for one in trial.attempts if one.candidate.is_simple]
+        ahead = {one.candidate.name: trial.folds.of(one.member.unbiased) - own for one in simple}
+        chosen = prefer(trial, **options)
+        offered.append((ahead, chosen.name))
+        return chosen
 
     monkeypatch.setattr(fitting, "_prefer_simple", look)
     rng = np.random.default_rng(seed)
     X, qid = rng.normal(size=(80, 6)), np.repeat(np.arange(10), 8)
     y = (np.exp(2 * X[:, 2]) > 1.0) + 0.8 * rng.normal(size=80)
     model = AutoRanker(random_state=seed).fit(X, y, qid=qid)
+    for ahead, chosen in offered:
+        better = {name for name, d in ahead.items() if d.mean() > d.std(ddof=1) / np.sqrt(d.size)}
+        assert chosen in better if better else chosen not in ahead
     scores = {one.name: one.score for one in model.leaderboard_}
-    simple = max(("linear", "best single feature"), key=scores.__getitem__)
-    assert model.leaderboard_.model.name == simple or offered[-1] >= scores[simple]
     single = best_feature_scores(X, y, encode_queries(model.cv_folds_, 80))
     by_fold = [concordance(y[own], single[own], qid[own]) for own in (model.cv_folds_ == k for k in range(5))]
     assert scores["best single feature"] == pytest.approx(np.mean(by_fold), abs=0.03)

@@ -50,7 +50,7 @@ class Candidate:
     train : callable
         From a task and the view to a `Member`; None where another candidate is ahead.
     is_simple : bool
-        Whether people can read it: the model is never one that orders worse than this.
+        Whether people can read it: where it orders clearly better than the whole, it is the model.
     joins : bool
         Whether it may be part of a combination.
     """
@@ -228,7 +228,7 @@ class Preset:
         How many times as large as usual a table may be for the whole procedure to be repeated without each fold, which
         the reported figure then comes from.
     n_runs : int
-        Runs with other folds and seeds, whose predictions are averaged.
+        Runs with other folds and seeds, whose predictions are averaged; small tables have three anyway.
     """
 
     candidates: frozenset[str] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -42,6 +42,8 @@ _INNER_FOLDS = 3
 _MOST_ROWS = 60_000
 # Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
 _REFITTED_CELLS = 50_000
+# Runs that are averaged there: which folds few rows fall into decides about much.
+_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -284,17 +286,29 @@ def _learn_from_sample(
 
 
 def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Settings, start: float) -> Learned:
-    """The mean of several runs with other folds and seeds, where a preset asks for it."""
-    if found.n_training_rows != found.rows.shape[0]:
-        return found  # runs on the sample would only dilute members that have learned from more rows
-    combination = found.combination
-    for number in range(1, settings.preset.n_runs):
-        if (1 + 1 / number) * (time.perf_counter() - start) > settings.limit:
+    """The mean of several runs with other folds and seeds, where there are few cells or a preset asks for it.
+
+    A simple model stays simple. Runs on a sample would only dilute members that have learned from more rows.
+    """
+    n_runs = _RUNS if _is_repeated(rows.size, settings) else settings.preset.n_runs
+    is_simple = all(one.candidate.is_simple for one, _ in found.trial.kept)
+    if is_simple or found.n_training_rows != found.rows.shape[0]:
+        return found
+    combination, n_averaged = found.combination, 1
+    seconds = sum(one.seconds for one in found.trial.attempts)
+    for number in range(1, n_runs):
+        if time.perf_counter() - start + seconds > settings.limit:
             break
         again = replace(_repeated(settings, found.trial), seed=settings.seed + number)
-        with settings.stages(f"run {number + 1} of {settings.preset.n_runs}"):
+
+        def left(to_go: int = n_runs - number) -> float:
+            return to_go * seconds
+
+        with settings.stages(f"run {number + 1} of {n_runs}", left=left), suppress(ValueError):
+            # Of very few rows, other folds may have nothing to compare.
             trial, features = choose(rows[found.rows], y[found.rows], found.queries, again, units=found.units)
-        combination = combination.averaged_with(Combination.of(trial, features), number)
+            combination = combination.averaged_with(Combination.of(trial, features), n_averaged)
+            n_averaged += 1
     return replace(found, combination=combination)
 
 
@@ -342,7 +356,7 @@ def hold_out(
     """Candidate after candidate, as long as time allows."""
     attempts: list[Attempt] = []
     pace = Pace(task, n_features)
-    repeats = 1 + len(task.folds.tests) if _is_repeated(task.n_rows * n_features, settings) else 1
+    repeats = _RUNS + len(task.folds.tests) if _is_repeated(task.n_rows * n_features, settings) else 1
     for place, candidate in enumerate(options):
         work, begun = pace.work(candidate), time.perf_counter()
         if attempts and begun - start + pace.seconds(work) > settings.limit:
@@ -371,7 +385,9 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | N
         cv: Any = QueryKFold(n_folds, shuffle=True, random_state=settings.seed)
         folds = read_folds(cv, np.empty((n_rows, 0)), y, n_rows, qid=together.codes)
     else:
-        folds = read_folds(shuffled_folds(n_rows, settings.n_folds), np.empty((n_rows, 0)), y, n_rows)
+        folds = read_folds(
+            shuffled_folds(n_rows, settings.n_folds, settings.seed), np.empty((n_rows, 0)), y, n_rows
+        )
     scoring.measure(y[:, None], targets_of(y, queries)[:, None], queries)  # refuses nothing to order
     found = FoldScores.of_folds(folds.tests, y, queries, scoring)
     if found.n_scored == 0:
@@ -385,7 +401,7 @@ def _folds(y: np.ndarray, queries: Groups, settings: Settings, units: Groups | N
 
 
 def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
-    """A simple candidate instead, where it orders held-out rows better than the whole procedure does, or clearly so.
+    """A simple candidate instead, where it orders held-out rows clearly better than the whole procedure does.
 
     The best of several scores flatters itself: for each fold the choice that the other folds make is reported. Where
     the whole procedure has been repeated without each fold, its score is, whichever model is kept.
@@ -411,12 +427,15 @@ def _prefer_simple(trial: Trial, *, is_refitted: bool = False) -> Trial:
 
 
 def _simple_enough(by: FoldScores, scores: np.ndarray, without: int | None = None) -> int:
-    """The place of the better one of the whole and the linear ranker, or of a single feature that is clearly better.
+    """The place of the whole, or of the linear ranker or then the single feature where it is clearly better.
 
-    The single feature is the best of many: on few rows it is often ahead by chance.
+    On few rows a simple candidate is often ahead by chance, and the single feature is the best of many.
     """
-    place = by.best(scores[:2], without)
-    return 2 if len(scores) > 2 and clearly_positive(scores[2] - scores[place], without) else place
+    place = 0
+    for simple in range(1, len(scores)):
+        if clearly_positive(scores[simple] - scores[place], without):
+            place = simple
+    return place
 
 
 # The estimate ---------------------------------------------------------------------------------------------------------

@@ -171,14 +171,14 @@ def default_cv(n_rows: int, *, qid: Any, groups: Any, regression: bool = False) 
     return [test for _, test in folds.split(np.empty((n_rows, 0)), qid=owners.codes)]
 
 
-def shuffled_folds(n_rows: int, n_folds: int = 10) -> list[np.ndarray]:
-    """Folds in a fixed random order, each of at least two rows so that something can be compared."""
+def shuffled_folds(n_rows: int, n_folds: int = 10, seed: int = 0) -> list[np.ndarray]:
+    """Folds in the random order of a seed, each of at least two rows so that something can be compared."""
     if n_rows < 2:
         raise ValueError(
             f"Cross-validation of a ranking needs four rows, two in each of two folds: found n_samples={n_rows}."
         )
     n_folds = max(2, min(n_folds, n_rows // 2))
-    return [test for _, test in KFold(n_folds, shuffle=True, random_state=0).split(np.empty((n_rows, 0)))]
+    return [test for _, test in KFold(n_folds, shuffle=True, random_state=seed).split(np.empty((n_rows, 0)))]
 
 
 def few_folds(n_rows: int, queries: Groups, groups: Any, n_folds: int = 5) -> Any:
