@@ -656,7 +656,7 @@ def _warn_of_dependence(X: Any, y: np.ndarray) -> None:
 
 def _warn_of_target(rows: np.ndarray, names: Any, y: np.ndarray) -> None:
     """A feature that is the target itself, as where a whole frame was passed; times have events besides."""
-    likely = [] if y.dtype.names else np.flatnonzero((rows[:1000] == y[:1000, None]).all(axis=0))
+    likely: Any = [] if y.dtype.names else np.flatnonzero((rows[:1000] == y[:1000, None]).all(axis=0))
     same = next((names[place] for place in likely if np.array_equal(rows[:, place], y)), None)
     if same is not None:
         warnings.warn(
