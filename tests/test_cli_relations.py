@@ -261,6 +261,33 @@ def test_a_relation_is_served_as_it_predicts(kind, request, tmp_path, call) -> N
     assert ("this model takes numbers" in refusal) == (kind == "numbers")
 
 
+def test_labels_as_spreadsheets_write_them(tables, tmp_path, call) -> None:
+    """Decimal commas and yes/no are read as `train` reads them; the error says what is missing, and where."""
+    model, pairs = tmp_path / "m.preflearn", list(csv.reader(tables["pairs"].open()))
+    command = [
+        "relate",
+        *arguments({**tables, "pairs": tmp_path / "p.csv"}),
+        "-o",
+        model,
+        "--set",
+        "alphas=1",
+        "--json",
+    ]
+
+    def learned(write_label, mark: str = ",") -> str:
+        lines = [pairs[0], *([*names, write_label(float(label))] for *names, label in pairs[1:])]
+        (tmp_path / "p.csv").write_text("\n".join(mark.join(line) for line in lines))
+        status, out, err = call(*command)
+        return json.loads(out)["settings"] if status == 0 else err
+
+    assert learned(lambda y: f"{y:.6f}".replace(".", ","), ";") == learned(lambda y: f"{y:.6f}")
+    assert learned(lambda y: "yes" if y > 0 else "no") == learned(lambda y: f"{y > 0:d}")
+    count = iter(range(1000))
+    missing = learned(lambda y: "" if next(count) in (0, 4) else "1")
+    assert "found nothing in line 2, and no number in 1 more rows" in missing
+    assert "all labels of column 'affinity' are 3: there is no order" in learned(lambda y: "3")
+
+
 def test_means_of_row_and_column_are_those_without_the_pair() -> None:
     """Each pair of labels by refitting the means without it, and one half where there is nothing but noise."""
     from preflearn.model_selection.evaluation import means_in_order

@@ -248,6 +248,9 @@ def test_of_many_meetings_some_are_drawn(monkeypatch):
         wins, pairs, times = tally_meetings(y, f + y, folds, groups)
         assert pairs.sum() < most and times @ pairs == pytest.approx(every[2] @ every[1])
         assert times @ wins**2 == pytest.approx(every[2] @ every[0] ** 2, rel=0.2)
+    two = encode_queries(np.arange(1200) // 4, 1200)  # of two groups each: none is left out
+    wins, pairs, times = tally_meetings(y, f + y, two, groups)
+    assert pairs.size == 300 and set(times) == {1.0}
 
 
 def test_degrees_of_freedom_of_groups_are_satterthwaites():

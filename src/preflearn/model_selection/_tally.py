@@ -168,8 +168,8 @@ def tally_meetings(
     >>> from preflearn.comparisons import Groups, one_group
     >>> rows = Groups(np.arange(3), 3)
     >>> wins, pairs, times = tally_meetings(np.array([1, 0, 2]), np.array([0.8, 0.6, 0.7]), one_group(3), rows)
-    >>> wins.sum(), pairs.sum(), times
-    (2.0, 3.0, array([1., 1., 1.]))
+    >>> int(wins.sum()), int(pairs.sum()), times.tolist()
+    (2, 3, [1.0, 1.0, 1.0])
     """
     m = y.shape[0]
     order = np.random.default_rng(0).permutation(clusters.n_groups)
@@ -177,9 +177,10 @@ def tally_meetings(
     n_players = np.bincount(players // clusters.n_groups, minlength=owners.n_groups)
     starts = np.cumsum(n_players) - n_players
     place, k = player - starts[owners.codes], n_players[owners.codes]
-    partner = (np.arange(min(int(k.max()), max(1, _MOST_ROWS // m)))[:, None] - place) % k
-    takes_part = (np.arange(partner.shape[0])[:, None] < k) & (partner != place)
-    takes_part &= 2 * np.minimum(place, partner) <= k * (_MOST_ROWS / m)
+    rounds = 1 + np.arange(min(int(k.max()), max(1, _MOST_ROWS // m)))[:, None]
+    partner = (rounds - place) % k
+    takes_part = (rounds <= k) & (partner != place)
+    takes_part &= 2 * np.minimum(place, partner) <= k * (_MOST_ROWS / m)  # 0 and 1 meet in the first round
     number, row = np.nonzero(takes_part)
     seats = np.sort(starts[owners.codes[row]] + [place[row], partner[number, row]], axis=0)
     met = encode_queries(seats[0] * players.size + seats[1], row.size)

@@ -19,7 +19,7 @@ from .data import PreferenceData, RankingData, TableData
 from .formats import open_file
 from .options import AUTO, ReadOptions, as_paths
 from .ranking import read_ranking
-from .table import read_table
+from .table import numbers_in, read_table
 
 _EXAMPLES = 3
 # A word in only one of many texts says nothing about the others; and words beyond this number are rare ones.
@@ -165,21 +165,17 @@ def _pair_columns(path: str, better: str | None, worse: str | None, format: str 
 def _numbers(table: TableData, name: str | None) -> np.ndarray | None:
     if name is None:
         return None
-    values = table.columns[name]
-    if values.dtype == object or not np.isfinite(values).all():
-        row = next((k for k, value in enumerate(values.tolist()) if not _is_finite(value)), 0)
+    values, _ = numbers_in(table.columns[name])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        cell = table.columns[name][bad[0]]
+        found = clip(cell) if isinstance(cell, str) and cell else "nothing"
+        many = "" if bad.size == 1 else f", and no number in {bad.size - 1:,} more rows: leave such rows out"
         raise InputError(
-            f"{table.source}: column {name!r} must hold numbers in every row: found {clip(str(values[row]))} in "
-            f"{table.place(row)}"
+            f"{table.source}: column {name!r} must hold numbers in every row: found {found} in "
+            f"{table.place(int(bad[0]))}{many}"
         )
     return values
-
-
-def _is_finite(cell: Any) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
 
 
 def rows_by_name(path: str, names: np.ndarray) -> dict[str, int]:
@@ -496,6 +492,10 @@ def read_relation(
     row_index, column_index = _object_places(table, sides, (rows, columns))
     y = _numbers(table, names[2])
     assert y is not None
+    if y.size and y.min() == y.max():
+        raise InputError(
+            f"{path}: all labels of column {names[2]!r} are {y[0]:g}: there is no order to learn"
+        )
     return RelationTables(sides[0], sides[1], row_index, column_index, y, names[2])
 
 

@@ -241,7 +241,7 @@ class TableChunks:
 
     def _targets(self, texts: np.ndarray, blocks: list[Block]) -> np.ndarray:
         """Targets that are yes and no, or numbers in words."""
-        y, _ = _numbers(texts)
+        y, _ = numbers_in(texts)
         wrong = np.flatnonzero(~np.isfinite(y))
         if wrong.size:
             lines = np.concatenate([block.lines for block in blocks])
@@ -440,7 +440,7 @@ class _TableReader:
 
     def _targets(self, rows: _Rows, name: str) -> np.ndarray:
         y, strange = (
-            _numbers(rows.columns[name])
+            numbers_in(rows.columns[name])
             if self.roles.label is None
             else self._of_label(rows.columns[name], name, self.roles.label)
         )
@@ -493,7 +493,7 @@ class _TableReader:
         self._fault(rows, name, at, what, expected, *skip, *remedies)
 
     def _weights(self, rows: _Rows, name: str) -> np.ndarray:
-        weight, _ = _numbers(rows.columns[name])
+        weight, _ = numbers_in(rows.columns[name])
         wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
         if wrong.size:
             what = ("value that is not a weight", "values that are not weights")
@@ -565,7 +565,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, str) and value.strip().lstrip("+-").isdigit()
 
 
-def _numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def numbers_in(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A column as numbers, NaN where missing; and the rows that hold something else.
 
     It is one of yes and no where all its texts are, or more of them than are numbers.
