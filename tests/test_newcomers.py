@@ -301,6 +301,10 @@ def test_in_a_notebook():
     few = np.isin(qid, np.unique(qid)[:12])
     table = pandas.DataFrame(X[few], columns=list(names))
     assert "<table" in look(table.assign(session=qid[few], grade=y[few]))._repr_html_()
+    with pytest.warns(UserWarning, match="Column 'grade' of X equals y"):  # the whole frame, as one does
+        AutoRanker(preset="fast", random_state=0, time_limit=0.1).fit(
+            table.assign(grade=y[few]), y[few], qid=qid[few]
+        )
     model = AutoRanker(preset="fast", random_state=0).fit(table, y[few], qid=qid[few])
     assert "<table" in model.leaderboard_._repr_html_() and model.leaderboard_.plot().has_data()
     assert model.explain(table, [0, 1], qid=qid[few]).shape == (2, 4 + len(names))

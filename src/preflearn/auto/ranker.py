@@ -228,13 +228,10 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
             X, y, qid = (take(one, kept) for one in (X, np.asarray(y), np.asarray(qid)))
         rows = self._encode(X)
         targets, queries = read_targets(self, y, rows.shape[0]), encode_queries(qid, rows.shape[0])
-        if (
-            self.encoder_ is not None
-            and hasattr(self, "feature_names_in_")
-            and qid is None
-            and groups is None
-        ):
-            _warn_of_dependence(X, targets)
+        if self.encoder_ is not None and hasattr(self, "feature_names_in_"):
+            _warn_of_target(rows, self.encoder_.get_feature_names_out(), targets)
+            if qid is None and groups is None:
+                _warn_of_dependence(X, targets)
         found = learn(rows, targets, queries, settings, units)
         self._keep(found, targets, queries, settings.scoring)
         self._forget_choice()
@@ -653,6 +650,18 @@ def _warn_of_dependence(X: Any, y: np.ndarray) -> None:
         warnings.warn(
             f"{found} Pass groups=X[{found.column!r}], or qid where the rows of a label are to be ordered.",
             DependenceWarning,
+            stacklevel=callers_level(),
+        )
+
+
+def _warn_of_target(rows: np.ndarray, names: Any, y: np.ndarray) -> None:
+    """A feature that is the target itself, as where a whole frame was passed; times have events besides."""
+    likely: Any = [] if y.dtype.names else np.flatnonzero((rows[:1000] == y[:1000, None]).all(axis=0))
+    same = next((names[place] for place in likely if np.array_equal(rows[:, place], y)), None)
+    if same is not None:
+        warnings.warn(
+            f"Column {same!r} of X equals y: a model that sees the target orders nothing that is new. Leave it out.",
+            UserWarning,
             stacklevel=callers_level(),
         )
 

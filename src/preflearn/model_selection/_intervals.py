@@ -87,12 +87,13 @@ _PRIOR_QUERIES = 3.0
 _MOST_OPTIMISM = 3.0
 
 
-def placement_values(clusters: Groups | None = None) -> str:
+def placement_values(clusters: Groups | None = None, *, inside_folds: bool = False) -> str:
     """Where an interval of one ranking comes from, in words."""
     groups = clusters is not None and clusters.n_groups < clusters.n_rows
     what = f"{clusters.n_groups:,} groups (Obuchowski)" if groups and clusters else "rows (DeLong)"
+    once = ", pairs inside of a fold counted once (Aronow)" if inside_folds else ""
     return (
-        f"from the placement values of the {what}, which show the luck of the test rows, widened for that of the "
+        f"from the placement values of the {what}{once}, which show the luck of the test rows, widened for that of the "
         "training rows by the share of the separation on them that is lost on held-out pairs, in Wilson's form"
     )
 
@@ -343,6 +344,11 @@ def variance_inside_folds(
         As of `tally_meetings`.
     clusters : Groups
         Rows of a group depend on each other.
+
+    References
+    ----------
+    P. M. Aronow, C. Samii, V. A. Assenova. Cluster-robust variance estimation for dyadic data. Political Analysis 23
+    (2015), 564-577.
     """
     influence, n = tally.wins - tally.share * tally.pairs, max(tally.n_pairs, 1)
     sums, weights = (

@@ -507,7 +507,7 @@ def _share_of_pairs(
             rankings=_of_outputs(one_group(len(columns[0]) // n_outputs), n_outputs),
         )
         per_query = tally.share_per_group(inside)
-        value, method = tally.share, placement_values(owners)
+        value, method = tally.share, placement_values(owners, inside_folds=True)
     return {
         "value": value,
         "interval": interval,

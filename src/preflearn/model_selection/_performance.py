@@ -29,6 +29,8 @@ _REFERENCES = {
     "receiver operating characteristic curves. Biometrics 44 (1988), 837-845.",
     "Obuchowski": "N. A. Obuchowski. Nonparametric analysis of clustered ROC curve data. Biometrics 53 (1997), "
     "567-578.",
+    "Aronow": "P. M. Aronow, C. Samii, V. A. Assenova. Cluster-robust variance estimation for dyadic data. Political "
+    "Analysis 23 (2015), 564-577.",
     "Wilson": "E. B. Wilson. Probable inference, the law of succession, and statistical inference. Journal of the "
     "American Statistical Association 22 (1927), 209-212.",
     "jackknife": "B. Efron, C. Stein. The jackknife estimate of variance. Annals of Statistics 9 (1981), 586-596.",
@@ -157,7 +159,7 @@ class PerformanceEstimate:
         >>> print(found.describe())
         Methods. AUC was estimated on data that the models had not been trained on (20 groups, 40 rows), by
         averaged: ...
-        Results. The AUC was 0.9... (95 % confidence interval 0.7... to 0.9...; 20 groups, 40 rows).
+        Results. The AUC was 0.9... (95 % confidence interval 0.8... to 0.9...; 20 groups, 40 rows).
         References. ...
         """
         from .. import __version__

@@ -345,7 +345,9 @@ def _estimate(data: _Data, method: str | None, n_splits: int, random_state: Any)
         n_rows=data.n_rows,
         standard_error=float(np.sqrt(variance)),
         compared=compared,
-        interval_method=(placement_values(data.owners) if method == "averaged" else _SCORES_AS_GIVEN)
+        interval_method=(
+            placement_values(data.owners, inside_folds=True) if method == "averaged" else _SCORES_AS_GIVEN
+        )
         + _caution(data),
         per_fold=tally.share_per_group(folds),
         per_row=tally.share_per_row,

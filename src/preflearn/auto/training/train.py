@@ -319,7 +319,7 @@ class Candidates:
             tally.share,
             interval,
             f"How a new pair of rows would be ordered: {tally.n_pairs:,} pairs {what}",
-            placement_values(owners),
+            placement_values(owners, inside_folds=True),
         )
 
     def sets(self) -> SetSizes | None:
