@@ -72,7 +72,9 @@ class Cell(NamedTuple):
 
 def true_concordance(coef: np.ndarray, strength: float) -> float:
     """Of a linear model, where y is this multiple of the first of independent normal features, and normal noise."""
-    share = coef[0] / max(np.linalg.norm(coef), np.finfo(float).tiny)  # of the first feature in the prediction
+    share = coef[0] / max(
+        np.linalg.norm(coef), np.finfo(float).tiny
+    )  # of the first feature in the prediction
     return float(0.5 + np.arcsin(share * strength / np.sqrt(strength**2 + 1)) / np.pi)
 
 
