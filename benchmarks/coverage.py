@@ -28,6 +28,7 @@ if __name__ != "__main__":
 import functools
 import itertools
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -542,7 +543,8 @@ def covered(cell: Cell, found: list[Found]) -> dict:
 def main() -> None:
     warnings.simplefilter("ignore")
     options = arguments(__doc__, repeats=400, jobs=1, seconds=float("inf"), only="", to="")
-    size, every = 2 if options.quick else 10, every_cell()
+    end = time.monotonic() + options.seconds
+    size, every = 2 if options.quick else 10, every_cell()  # whose truths take a while
     asked = {
         number: max(2, round(cell.share * (2 if options.quick else options.repeats)))
         for number, cell in enumerate(every)
@@ -552,7 +554,7 @@ def main() -> None:
     parts.sort(key=lambda one: (one[1] + 1) / asked[one[0]])  # each cell has its share of the time
     found: dict[int, list[Found]] = {}
     work = functools.partial(draw, size)
-    for (number, _), one in in_processes(work, parts, jobs=options.jobs, seconds=options.seconds):
+    for (number, _), one in in_processes(work, parts, jobs=options.jobs, seconds=end - time.monotonic()):
         found.setdefault(number, []).extend(one)
     results = [covered(every[number], found[number]) for number in sorted(found)]
     for one in results:

@@ -50,7 +50,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     into quantiles, or relative to their query; all held out on the same five folds of queries. Their held-out
     predictions are combined with non-negative weights, or the best one is taken where that is clearly better. Where
     the linear ranker or a single feature orders held-out rows better than all this, by more than a standard error, it
-    is the model. Of small tables (50,000 cells) the mean of three runs with other folds is the model.
+    is the model. Of up to 1,000 rows the mean of three runs with other folds is the model.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     preset : {"fast", "best"} or None, default=None
         "fast" tries a linear ranker, a single feature and boosted trees; its figure comes from choices made by the
         other folds, without repeating the procedure. "best" averages three runs with other folds and seeds also where
-        the table is not small. The figure of several runs is that of one of them.
+        there are more rows. The figure of several runs is that of one of them.
     device : str or None, default=None
         A device of PyTorch, such as "cuda", on which kernels are evaluated in double precision; rows are sent there in
         blocks. None is the processor, or the device of X where X is a tensor. The fitted model is on the host.
