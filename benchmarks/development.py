@@ -94,6 +94,9 @@ def compared(now: list[dict], before: list[dict]) -> list[dict]:
         row["cpu_s"], row["cpu_s_before"] = (
             float(np.mean([one[place]["cpu_s"] for one in both])) for place in (0, 1)
         )
+        row["best_score_minus_new"] = float(
+            np.mean([one["best_score"] - np.nanmean(np.array(one["concordance"], float)) for one, _ in both])
+        )
         rows.append(row)
     return rows
 

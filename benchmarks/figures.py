@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -126,10 +127,17 @@ def _firsts_table(rows: list[dict[str, Any]]) -> list[str]:
 
 def since_table(rows: list[dict[str, Any]]) -> list[str]:
     """What became of AutoRanker between two measurements."""
-    lines = ["| | folds | concordance | NDCG@10 |", "|---|---|---|---|"]
+    has_more = all("best_score_minus_new" in row for row in rows)
+    lines = [
+        "| | folds | concordance | NDCG@10 |" + " CPU s before | now | `best_score_` minus new |" * has_more,
+        "|---" * (4 + 3 * has_more) + "|",
+    ]
     for row in rows:
-        differences = [_with_error(row, name, "+.4f") for name in ("concordance", "ndcg_at_10")]
-        lines.append("| " + " | ".join([row["data"], str(row["folds"]), *differences]) + " |")
+        cells = [_with_error(row, name, "+.4f") for name in ("concordance", "ndcg_at_10")]
+        if has_more:
+            cells += [f"{row['cpu_s_before']:.1f}", f"{row['cpu_s']:.1f}"]
+            cells.append(f"{row['best_score_minus_new']:+.3f}".replace("-", "−"))
+        lines.append("| " + " | ".join([row["data"], str(row["folds"]), *cells]) + " |")
     return lines
 
 
@@ -185,12 +193,12 @@ def auc_table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def size_table(rows: list[dict[str, Any]]) -> list[str]:
-    """Time and memory of training on many rows."""
-    fields = {"seconds": ".0f", "cpu_s": ".0f", "peak_gb": ".1f", "predict_us_a_row": ".1f"}
+    """Processor time and memory of training on many rows."""
+    fields = {"cpu_s": ".0f", "peak_gb": ".1f", "predict_us_a_row": ".1f"}
     fields |= {"concordance": ".4f", "ndcg_at_10": ".4f"}
     lines = [
-        "| | seconds | CPU s | GB beyond the data | µs a row to answer | concordance | NDCG@10 |",
-        "|---|---|---|---|---|---|---|",
+        "| | CPU s | GB beyond the data | µs a row to answer | concordance | NDCG@10 |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = [f"{row[field]:{form}}" for field, form in fields.items()]
@@ -239,6 +247,25 @@ def sets_table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def sizes_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Contestants on generated data of several kinds and sizes; means over seeds."""
+    lines = ["| data | rows, about | | concordance | NDCG@10 | CPU s |", "|---|---|---|---|---|---|"]
+    cells: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:  # sizes are drawn: those of a thousand, of ten thousand, ...
+        size = 10 ** round(math.log10(row["rows"])) if row["rows"] < 20_000 else round(row["rows"], -3)
+        cells.setdefault((size, row["kind"], row["contestant"]), []).append(row)
+    before = None
+    for (size, kind, contestant), some in sorted(cells.items(), key=lambda one: one[0][:2]):
+        shown = [kind, f"{size:,}"] if (size, kind) != before else ["", ""]
+        for name in ("concordance", "ndcg_at_10"):
+            error = math.hypot(*(row[f"{name}_error"] for row in some)) / len(some)
+            shown.append(f"{mean(row[name] for row in some):.4f} ± {error:.4f}")
+        shown.insert(2, f"`{contestant}`" if contestant == "AutoRanker" else contestant)
+        lines.append("| " + " | ".join([*shown, f"{mean(row['cpu_s'] for row in some):.1f}"]) + " |")
+        before = size, kind
+    return lines
+
+
 TABLES: dict[str, Callable[[Any], list[str]]] = {
     "auc_intervals": auc_table,
     "comparisons_needed": curves_table,
@@ -248,6 +275,9 @@ TABLES: dict[str, Callable[[Any], list[str]]] = {
     "public_size": size_table,
     "rank_coverage": ranks_table,
     "sets": sets_table,
+    "sizes": sizes_table,
+    "sizes_automatic": sizes_table,
+    "development": since_table,
 }
 
 

@@ -228,7 +228,7 @@ class Preset:
         How many times as large as usual a table may be for the whole procedure to be repeated without each fold, which
         the reported figure then comes from.
     n_runs : int
-        Runs with other folds and seeds, whose predictions are averaged; small tables have three anyway.
+        Runs with other folds and seeds, whose predictions are averaged; few rows have three anyway.
     """
 
     candidates: frozenset[str] | None = None

@@ -74,16 +74,11 @@ class MoreRows:
     def n_rows(self) -> int:
         return self.order.shape[0]
 
-    @property
-    def n_kernel_rows(self) -> int:
-        """How many of them kernels learn from: all on a device, which has basis vectors for them."""
-        return self.n_rows if self.device is not None else min(self.n_rows, MOST_KERNEL_ROWS)
-
     def kernel_moments(
         self, kernel: Kernel, basis: np.ndarray, curves: Curves | None, view: tuple[str, ...]
     ) -> Moments:
-        """Sums of kernel values and curves (`squared.expansion`) over about `n_kernel_rows` rows."""
-        taken = self.queries.sample(self.n_kernel_rows)
+        """Sums of kernel values and curves (`squared.expansion`) over about `MOST_KERNEL_ROWS` rows at most."""
+        taken = self.queries.sample(MOST_KERNEL_ROWS)
         order, queries = self.order[taken], encode_queries(self.queries.codes[taken], taken.shape[0])
 
         def read(block: np.ndarray) -> np.ndarray:
@@ -167,7 +162,7 @@ def extend(
         if one.share <= 0 or member is None or member.extend is None:
             continue
         is_kernel = one.candidate.train is learned_kernel
-        n_learned = more.n_kernel_rows if is_kernel else more.n_rows
+        n_learned = min(more.n_rows, MOST_KERNEL_ROWS) if is_kernel else more.n_rows
         with stages(f"{one.candidate.name} on {n_learned:,} rows"):
             model, unbiased = member.extend(more)
         one.member = replace(

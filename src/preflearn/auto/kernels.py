@@ -35,12 +35,10 @@ from ..learners.rankrfm import RankRFM, importances_of_gradients, of_expansion
 from ..model_selection._choice import choose
 from ..numerics.onnx_graph import Graph, Value
 from ..numerics.threads import with_small_matrices
-from ..squared.devices.expansion import DeviceExpansions
 from ..squared.expansion import (
     GRADIENT_ROWS,
     Curves,
     Expansion,
-    Moments,
     average_gradient_metric,
     kernel_moments,
     solve_expansion,
@@ -205,7 +203,7 @@ class Search:
     def _try(self) -> _Round:
         """One training for each metric."""
         alphas = self.alphas[-1] * _BESIDE if self.alphas else _ALPHAS
-        size = _round_basis(self.task.n_rows, self.task.device)
+        size = _round_basis(self.task.n_rows)
         models = self.train([(part.rows, part.metrics[-1]) for part in self.parts], alphas, size)
         predictions = np.empty((alphas.shape[0], self.task.n_rows))
         for part, model in zip(self.parts, models, strict=True):
@@ -245,8 +243,9 @@ class Search:
         Few rows go side by side. Of many rows the sums, which take the time, are shared out among all threads: there
         are fewer sets than a machine may have processors.
         """
-        if self.task.device is not None:
-            return [self._sums(*one, size)(alphas) for one in sets]
+        device = self.task.device
+        if device is not None:
+            return [device.take(self._sums(*one, size)(alphas)) for one in sets]
         if self.task.n_rows < LARGE_TABLE:
             return with_small_matrices(lambda k: self._sums(*sets[k], size)(alphas), len(sets))
         solve = [self._sums(*one, size) for one in sets]
@@ -258,12 +257,12 @@ class Search:
         """What solves for the expansion at some alphas, from sums over the rows."""
         task = self.task
         kernel, basis, curves = _functions(self.X, rows, metric, size, self.has_curves, task.seed)
-        sum_up, solve = _steps(task.device)
+        sum_up = kernel_moments if task.device is None else task.device.kernel_moments
         is_global = task.queries.n_groups == 1
         moments = sum_up(
             kernel, basis, self.X.__getitem__, task.y, task.queries, rows, is_global=is_global, curves=curves
         )
-        return lambda alphas: solve(kernel, basis, moments, alphas, curves)
+        return lambda alphas: solve_expansion(kernel, basis, moments, alphas, curves)
 
     def _next_metrics(self) -> list[np.ndarray | None]:
         """What the gradients of the last models give; None where all are zero."""
@@ -306,11 +305,12 @@ def _train_members(task: Task, search: Search) -> Member:
     folds, best = task.folds, task.folds.best(np.array(search.scores))
     alphas = search.alphas[best] * _BESIDE
     sets = [
-        (rows_outside(task.n_rows, test), part.metrics[search.round_without(part)])
-        for test, part in zip(folds.tests, search.parts, strict=True)
+        (rows_outside(task.n_rows, folds.tests[fold]), part.metrics[search.round_without(part)])
+        for part in search.parts
+        for fold in part.folds
     ]
     everything = np.arange(task.n_rows), search.mean_metric(best)
-    models = search.train([*sets, everything], alphas, n_basis(task.n_rows, task.device))
+    models = search.train([*sets, everything], alphas, n_basis(task.n_rows))
     settings = np.empty((alphas.shape[0], task.n_rows))
     for test, model in zip(folds.tests, models):
         settings[:, test] = model.predict(search.X[test])
@@ -348,9 +348,9 @@ def _without_least(factors: np.ndarray) -> np.ndarray:
     return np.where(factors < _LEAST_FACTOR, 0.0, factors)
 
 
-def n_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
-    """Basis vectors for this many rows; more on a device."""
-    return _on(device, n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
+def n_basis(n_rows: int) -> int:
+    """Basis vectors for this many rows."""
+    return min(n_rows, max(_LEAST_BASIS, min(_MOST_BASIS, int(0.9 * n_rows**0.7))))
 
 
 def cost(m: int, n: int, best_round: int = _USUAL_ROUND) -> float:
@@ -369,13 +369,9 @@ def _cost_of_round(m: int, n: int, n_metrics: int = 5) -> float:
     return n_metrics * rows * _round_basis(m) * (_OF_ROUND + n)
 
 
-def _round_basis(n_rows: int, device: DeviceExpansions | None = None) -> int:
+def _round_basis(n_rows: int) -> int:
     low, high = _ROUND_BASIS
-    return _on(device, n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
-
-
-def _on(device: DeviceExpansions | None, n_rows: int, size: int) -> int:
-    return min(n_rows, size if device is None else device.most_basis(size))
+    return min(n_rows, max(low, min(high, int(0.7 * n_rows**0.7))))
 
 
 def _parts(task: Task, n_metrics: int) -> list[Part]:
@@ -386,13 +382,6 @@ def _parts(task: Task, n_metrics: int) -> list[Part]:
         taken = encode_queries(task.queries.codes[rows], rows.shape[0]).sample(_ROUND_ROWS)
         parts.append(Part(rows[taken], folds))
     return parts
-
-
-def _steps(device: DeviceExpansions | None) -> tuple[Callable[..., Moments], Callable[..., Expansion]]:
-    """What sums up, and what solves."""
-    if device is None:
-        return kernel_moments, solve_expansion
-    return device.kernel_moments, device.solve_expansion
 
 
 def _drawn(rows: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -423,12 +412,12 @@ def _train_on_more_rows(
     """
     part = next(one for one in search.parts if more.fold in one.folds)
     number, test = search.round_without(part), task.folds.tests[more.fold]
-    rows, size = rows_outside(task.n_rows, test), n_basis(more.n_rows, task.device)
+    rows, size = rows_outside(task.n_rows, test), n_basis(more.n_rows)
     kernel, basis, curves = _functions(
         search.X, rows, part.metrics[number], size, search.has_curves, task.seed
     )
     moments = more.kernel_moments(kernel, basis, curves, search.view)
-    model = _steps(task.device)[1](kernel, basis, moments, alpha * _AROUND, curves)
+    model = solve_expansion(kernel, basis, moments, alpha * _AROUND, curves)
     halves, predictions = halves_of(task, test), model.predict(search.X[test])
     scores = halves.of(predictions)
     chosen = as_estimator(model, halves.best(scores), number, task.queries.n_groups)

@@ -50,7 +50,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     into quantiles, or relative to their query; all held out on the same five folds of queries. Their held-out
     predictions are combined with non-negative weights, or the best one is taken where that is clearly better. Where
     the linear ranker or a single feature orders held-out rows better than all this, by more than a standard error, it
-    is the model. Of small tables (50,000 cells) the mean of three runs with other folds is the model.
+    is the model. Of up to 1,000 rows the mean of three runs with other folds is the model.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     preset : {"fast", "best"} or None, default=None
         "fast" tries a linear ranker, a single feature and boosted trees; its figure comes from choices made by the
         other folds, without repeating the procedure. "best" averages three runs with other folds and seeds also where
-        the table is not small. The figure of several runs is that of one of them.
+        there are more rows. The figure of several runs is that of one of them.
     device : str or None, default=None
         A device of PyTorch, such as "cuda", on which kernels are evaluated in double precision; rows are sent there in
         blocks. None is the processor, or the device of X where X is a tensor. The fitted model is on the host.
@@ -124,10 +124,11 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     thus the figure of what was trained. Of more than 2,000,000 rows that many are kept, whole queries with the smallest
     hashes of their labels.
 
-    Without a ``time_limit``, training on 46 features was measured to take 3 to 13 seconds of processor time on 1,000
-    rows, 19 to 36 on 10,000, 91 to 163 on 54,000 to 57,000, 86 to 102 on 245,000 and 242 on 1,000,000; several cores
-    share it. Beyond 60,000 rows candidates are no longer trained on all rows without each fold, so that twice as many
-    rows may take less time there. Data whose metric improves with every round take longer than noisy ones.
+    Without a ``time_limit``, training on 46 features was measured to take 4 to 24 seconds of processor time on 1,000
+    rows, 17 to 26 on 10,000, 70 to 89 on 54,000, and with an earlier version 86 to 102 on 245,000 and 242 on
+    1,000,000; several cores share it. Beyond 60,000 rows candidates are no longer trained on all rows without each
+    fold, so that twice as many rows may take less time there. Data whose metric improves with every round take longer
+    than noisy ones.
 
     The model is a function of the data and the seed: the order of the rows does not matter, nor do the names of the
     queries and groups unless rows are left out. Scores are on a scale of their own, whatever that of y is, in double

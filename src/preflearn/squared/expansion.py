@@ -138,7 +138,7 @@ def solve_expansion(
     kernel: Kernel, basis: np.ndarray, moments: Moments, alphas: np.ndarray, curves: Curves | None = None
 ) -> Expansion:
     """β at every λ; the moments stay as they are. O(r³) for each."""
-    A, c = sums_of(moments)
+    A, c = _sums(moments)
     K_RR = kernel.matrix(basis)
     if curves is not None:
         K_RR = block_diag(K_RR, STIFFNESS * np.eye(curves.size))
@@ -161,8 +161,7 @@ def _columns(kernel: Kernel, basis: np.ndarray, curves: Curves | None) -> Callab
     return both
 
 
-def sums_of(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """A and c."""
+def _sums(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
     gram = moments.gram if isinstance(moments, QueryMoments) else moments.scatter
     return gram, moments.cross[:, 0]
 

@@ -21,7 +21,7 @@ from ...kernels.blocks import KernelBlocks
 from ...kernels.distances import RbfProducts, expansion_slopes
 from ...kernels.functions import Kernel, middle_row
 from ...numerics.namespace import Home, as_host, to_host
-from ..expansion import NUGGETS, STIFFNESS, Curves, Expansion, Moments, TrainingSet, refined, sums_of
+from ..expansion import NUGGETS, Curves, Expansion, Moments, TrainingSet, refined
 from ..moments import GlobalMoments, QueryMoments
 from ..row_blocks import RowBlock
 from .kernels import DeviceBasis, add_to_diagonal, cholesky, cholesky_solve, half_blocks, sum_up
@@ -170,7 +170,7 @@ class DeviceExpansions:
         gram, cross = (to_host(one) for one in sum_up(form, halves, of_rows.width, 1, self.home))
         if not is_global:
             return QueryMoments(
-                gram.T,  # in the order of Fortran; it is symmetric
+                np.asfortranarray(gram),
                 cross,
                 task.n_rows,
                 task.n_comparisons,
@@ -179,7 +179,7 @@ class DeviceExpansions:
             )
         total = sum(to_host(self.home.xp.sum(form(block), axis=0)) for block in halves.blocks)
         return GlobalMoments(
-            gram.T,
+            np.asfortranarray(gram),
             cross,
             np.asarray(total) / task.n_rows,
             scores[rows, None].mean(axis=0),
@@ -188,43 +188,11 @@ class DeviceExpansions:
             task.squared_targets(),
         )
 
-    def solve_expansion(
-        self,
-        kernel: Kernel,
-        basis: np.ndarray,
-        moments: Moments,
-        alphas: np.ndarray,
-        curves: Curves | None = None,
-    ) -> DeviceExpansion:
-        """As `squared.expansion.solve_expansion`."""
-        A, c = (self.home.put(one) for one in sums_of(moments))
-        K = _Rows(kernel, basis, None, self.home).kernel_values(basis)
-        K = (K + K.T) / 2
-        if curves is not None:
-            padded = STIFFNESS * self.home.eye(A.shape[0])
-            padded[: K.shape[0], : K.shape[0]] = K
-            K = padded
-
-        def beta(alpha: float) -> np.ndarray:
-            try:
-                return to_host(_solve(A, K, c[:, None], alpha, self.home))
-            except ValueError:  # only rounding is left: a constant
-                return np.zeros((A.shape[0], 1))
-
-        betas = np.hstack([beta(float(alpha)) for alpha in alphas])
-        return DeviceExpansion(kernel, basis, alphas, betas, curves, home=self.home)
-
-    def most_basis(self, usual: int) -> int:
-        """Basis vectors where the processor has the usual number: ten times as many, as far as five matrices fit."""
-        device = self.home.device
-        if getattr(device, "type", "cpu") != "cuda":
-            return usual
-        import torch
-
-        fitting = int(
-            (torch.cuda.get_device_properties(device).total_memory / (6 * self.home.itemsize)) ** 0.5
+    def take(self, model: Expansion) -> DeviceExpansion:
+        """The same expansion, evaluated here."""
+        return DeviceExpansion(
+            model.kernel, model.basis, model.alphas, model.betas, model.curves, home=self.home
         )
-        return max(usual, min(10 * usual, fitting))
 
 
 # ----------------------------------------------------------------
@@ -292,7 +260,14 @@ class DeviceMetricModel:
     def coefficients(self, alpha: float) -> Any:
         """Of the basis vectors, shape (r, v)."""
         if alpha not in self._solved:
-            self._solved[alpha] = _solve(self._A, self._of_basis.K, self._c, alpha, self._home)
+            home, xp, K = self._home, self._home.xp, self._of_basis.K
+            size = float(xp.sum(xp.linalg.diagonal(self._A)) + alpha * xp.sum(xp.linalg.diagonal(K)))
+            factor = _factor(lambda nugget: add_to_diagonal(self._A + alpha * K, nugget * size, home), home)
+            self._solved[alpha] = refined(
+                lambda rest: cholesky_solve(factor, rest, home),
+                lambda beta: self._A @ beta + alpha * (K @ beta),
+                self._c,
+            )
         return self._solved[alpha]
 
     def predict(self, X: Any, alphas: Iterable[float]) -> np.ndarray:
@@ -330,16 +305,6 @@ def gradients_on_device(kernel: Kernel, X: Any, basis: Any, coef: Any) -> np.nda
             of_outputs.append(as_host(gradient))
         out.append(np.stack(of_outputs, axis=2))
     return np.concatenate(out)
-
-
-def _solve(A: Any, K: Any, c: Any, alpha: float, home: Home) -> Any:
-    """(A + α K + ν I)⁻¹ c, refined."""
-    xp = home.xp
-    size = float(xp.sum(xp.linalg.diagonal(A)) + alpha * xp.sum(xp.linalg.diagonal(K)))
-    factor = _factor(lambda nugget: add_to_diagonal(A + alpha * K, nugget * size, home), home)
-    return refined(
-        lambda rest: cholesky_solve(factor, rest, home), lambda beta: A @ beta + alpha * (K @ beta), c
-    )
 
 
 def _factor(form: Any, home: Home) -> Any:
