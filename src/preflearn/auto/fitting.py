@@ -42,8 +42,8 @@ _INNER_FOLDS = 3
 _MOST_ROWS = 60_000
 # Up to this number of cells of the table, the whole procedure is repeated without each fold for the reported figure.
 _REFITTED_CELLS = 50_000
-# Of those with at most this many rows, runs are averaged: which folds few rows fall into decides about much. 2,400 rows
-# took twice the time for .0008 ± .0007 in the C-index.
+# Likewise up to this number of rows, of which runs are averaged as well: which folds few rows fall into decides about
+# much. 2,400 rows took twice the time for .0008 ± .0007 in the C-index.
 _FEW_ROWS, _RUNS = 1_000, 3
 
 
@@ -239,16 +239,17 @@ def _learn_from_all(
     trial, features = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
     n_folds = len(trial.folds.tests)
-    if _is_repeated(rows.size, settings) and (1 + n_folds) * spent <= settings.limit:
+    if _is_repeated(*rows.shape, settings) and (1 + n_folds) * spent <= settings.limit:
         with settings.stages("the same without each fold", left=lambda: n_folds * spent) as stage:
             trial = _without_folds(rows, y, queries, units, _repeated(settings, trial), trial, stage)
         trial = _prefer_simple(trial, is_refitted=True)
     return Learned(trial, Combination.of(trial, features), order, queries, order.shape[0], units)
 
 
-def _is_repeated(n_cells: int, settings: Settings) -> bool:
-    """Whether there are so few cells that the whole procedure is repeated without each fold."""
-    return n_cells <= settings.preset.refitted * _REFITTED_CELLS
+def _is_repeated(n_rows: int, n_features: int, settings: Settings) -> bool:
+    """Whether there are so few rows or cells that the whole procedure is repeated without each fold."""
+    most = settings.preset.refitted * _REFITTED_CELLS
+    return n_rows * n_features <= most or (n_rows <= _FEW_ROWS and most > 0)
 
 
 def _learn_from_sample(
@@ -291,7 +292,7 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
 
     A simple model stays simple. Runs on a sample would only dilute members that have learned from more rows.
     """
-    is_few = rows.shape[0] <= _FEW_ROWS and _is_repeated(rows.size, settings)
+    is_few = rows.shape[0] <= _FEW_ROWS and _is_repeated(*rows.shape, settings)
     n_runs = _RUNS if is_few else settings.preset.n_runs
     is_simple = all(one.candidate.is_simple for one, _ in found.trial.kept)
     if is_simple or found.n_training_rows != found.rows.shape[0]:
@@ -358,7 +359,7 @@ def hold_out(
     """Candidate after candidate, as long as time allows."""
     attempts: list[Attempt] = []
     pace = Pace(task, n_features)
-    repeats = 1 + len(task.folds.tests) if _is_repeated(task.n_rows * n_features, settings) else 1
+    repeats = 1 + len(task.folds.tests) if _is_repeated(task.n_rows, n_features, settings) else 1
     for place, candidate in enumerate(options):
         work, begun = pace.work(candidate), time.perf_counter()
         if attempts and begun - start + pace.seconds(work) > settings.limit:
