@@ -497,7 +497,6 @@ def cells_of_searches() -> Iterator[Cell]:
             several.append((f"RankRLSCV, one ranking, {within:g} shared in groups", grouped, 0.5))
         for name, one, share in several:
             yield Cell("estimate_", f"{name}, signal {signal}, {one.units} {one.of}", one.one, share)
-    # With 100 features, 60 queries are more cells than those for which AutoRanker repeats its procedure.
     for signal, (units, features) in itertools.product(("none", "medium"), ((20, 5), (60, 5), (60, 100))):
         one = Search(AutoRanker(random_state=0), signal, units, curved=True, features=features)
         name = f"AutoRanker, curved, signal {signal}, {units} queries, {features} features"

@@ -1250,6 +1250,19 @@ def test_what_there_was_no_time_for_has_no_part_in_the_figure(monkeypatch, small
     assert len(seen) == 8 and all(one == kept for one in seen[1:])  # five folds and two more runs
 
 
+def test_few_rows_of_many_features_are_repeated(monkeypatch):
+    """They are more cells than those for which it is done otherwise, and flatter themselves no less."""
+    rng, n_repeats = np.random.default_rng(0), []
+    X, y, qid = rng.normal(size=(60, 900)), rng.normal(size=60), np.repeat(np.arange(6), 10)
+    train = fitting.hold_out
+    monkeypatch.setattr(fitting, "hold_out", lambda *given: n_repeats.append(1) or train(*given))
+    monkeypatch.setattr(fitting, "_REFITTED_CELLS", 50_000)
+    AutoRanker(random_state=0).fit(X, y, qid=qid)
+    assert sum(n_repeats) >= 6  # of all rows, and without each of five folds
+    AutoRanker(random_state=0, preset="fast").fit(X, y, qid=qid)
+    assert sum(n_repeats) <= 9  # which never is
+
+
 def test_the_learning_curve_of_a_ranker(fitted):
     model, X, y, qid = fitted
     curve = model.learning_curve(X, y, qid=qid, n_splits=2)

@@ -82,9 +82,9 @@ class AutoRanker(RankerMixin, EstimatingLearner, SelfValidatingLearner, BaseEsti
     leaderboard_ : Leaderboard
         What was tried, with held-out scores, shares and seconds; prints itself.
     best_score_ : float
-        Held-out score of the whole procedure, not flattered by its choices. Up to 50,000 cells of the table (rows times
-        features) the procedure is repeated without each fold; beyond, for each fold all choices are made by the other
-        folds. NaN, with a warning, where that can be done for fewer than two folds.
+        Held-out score of the whole procedure, not flattered by its choices. Up to 1,000 rows, or 50,000 cells of the
+        table (rows times features), the procedure is repeated without each fold; beyond, for each fold all choices are
+        made by the other folds. NaN, with a warning, where that can be done for fewer than two folds.
     estimate_ : PerformanceEstimate
         That score with a 95 % interval for new queries (new rows of a single ranking); prints itself. Not there where
         ``best_score_`` is NaN, and not part of a saved model.
