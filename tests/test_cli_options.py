@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from contracts import cli_options as contract
-from preflearn.cli.app import run
 
 WORKING = [
     (name, number, chosen)
@@ -91,11 +90,3 @@ def test_what_is_refused_says_so_and_writes_nothing(name, rule, chosen, runs):
     assert (status, shown) == (2, "") and (not stages or "--verbose" in chosen.values()), errors
     assert re.search(command.rules[rule].says, said), errors
     assert not list(out.iterdir())
-
-
-@pytest.mark.parametrize("options", [("--group", "a", "--group", "b"), ("--query=a", "--query", "b")])
-def test_an_option_given_twice_is_refused(tmp_path, capsys, options):
-    """Rather than that its first value is ignored."""
-    assert run(["train", str(tmp_path / "missing.csv"), *options]) == 2
-    said = capsys.readouterr().err
-    assert options[0].partition("=")[0] in said and "given more than once, expected one value" in said

@@ -239,7 +239,7 @@ def _learn_from_all(
     trial, features = choose(rows, y, queries, settings, start, units=units)
     spent = time.perf_counter() - start
     n_folds = len(trial.folds.tests)
-    if _is_repeated(*rows.shape, settings) and (1 + n_folds) * spent <= settings.limit:
+    if _is_repeated(len(rows), rows.shape[1], settings) and (1 + n_folds) * spent <= settings.limit:
         with settings.stages("the same without each fold", left=lambda: n_folds * spent) as stage:
             trial = _without_folds(rows, y, queries, units, _repeated(settings, trial), trial, stage)
         trial = _prefer_simple(trial, is_refitted=True)
@@ -292,7 +292,8 @@ def _add_runs(found: Learned, rows: np.ndarray, y: np.ndarray, settings: Setting
 
     A simple model stays simple. Runs on a sample would only dilute members that have learned from more rows.
     """
-    is_few = rows.shape[0] <= _FEW_ROWS and _is_repeated(*rows.shape, settings)
+    n_rows, n_features = rows.shape
+    is_few = n_rows <= _FEW_ROWS and _is_repeated(n_rows, n_features, settings)
     n_runs = _RUNS if is_few else settings.preset.n_runs
     is_simple = all(one.candidate.is_simple for one, _ in found.trial.kept)
     if is_simple or found.n_training_rows != found.rows.shape[0]:

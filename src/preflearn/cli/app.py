@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from .._moved import MOVED_COMMANDS, missing
 from ..errors import InputError
@@ -40,18 +40,6 @@ def added_commands() -> dict[str, Any]:
     return {
         entry.name: entry for entry in entry_points(group="preflearn.commands") if entry.name not in COMMANDS
     }
-
-
-class _Command(TyperCommand):
-    """A command that refuses an option given twice, of which the first value would be ignored."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = self.make_parser(ctx).parse_args(list(args))[2]
-        for param in given:
-            is_once = param.param_type_name == "option" and not (param.multiple or param.is_flag)
-            if is_once and given.count(param) > 1:
-                raise typer.BadParameter("given more than once, expected one value", ctx, param)
-        return super().parse_args(ctx, args)
 
 
 class _Commands(TyperGroup):
@@ -76,7 +64,7 @@ class _Commands(TyperGroup):
         group = getattr(module, "app", None)
         if group is None:
             group = typer.Typer(add_completion=False)
-            group.command(cmd_name, cls=_Command)(getattr(module, cmd_name))
+            group.command(cmd_name)(getattr(module, cmd_name))
         command = typer.main.get_command(group)
         command.name = cmd_name
         if cmd_name not in COMMANDS:

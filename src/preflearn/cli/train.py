@@ -487,7 +487,7 @@ class _InParts:
         from ..tables.table import TableChunks
 
         arguments = self.reading.of_table()
-        del arguments["weight"]
+        del arguments["weight"], arguments["labels"]
         chunks = TableChunks(names, **arguments)
         if chunks.query is None:
             raise InputError(
